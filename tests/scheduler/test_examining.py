@@ -1,4 +1,4 @@
-"""What the doctor says of the platform itself. Of a cluster: tests/runtimes/kubernetes/test_examining.py."""
+"""What the doctor says of the platform itself. Of a cluster: tests/runtimes/kubernetes/test_health_checks.py."""
 
 import json
 from datetime import timedelta

@@ -54,10 +54,10 @@ from runtimes.logs import LogStore
 log = logging.getLogger("tessera.kubernetes")
 
 ALL_PODS, ALL_NODES = "/api/v1/pods", "/api/v1/nodes"
-LOOK_AT_NODES_S = 10.0
+READ_NODES_EVERY_S = 10.0
 ROOM_FIRST_S, ROOM_MOST_S = 30.0, 600.0
 """Pauses of a task that its namespace's quota refused: first and longest."""
-LOOK_MOST_S = 10.0
+LOCK_MOST_S = 10.0
 """Seconds that a thread waits for another one that checks the same object."""
 FRESH_S = 3.0
 """Seconds during which the database's word that a task is not stopped spares the lookup of its tombstone."""
@@ -107,7 +107,7 @@ class KubernetesRuntime:
         self.api = api or ApiServer(CredentialSource(kubeconfig, context), per_s=per_s, burst=burst)
         self.node_labels = nodes
         self.logs = LogStore(log_dir) if log_dir is not None else None
-        self._seen_at: dict[str, str] = {}  # {task: namespace}, a lookup hint
+        self._namespaces: dict[str, str] = {}  # {task: namespace}, a lookup hint
         self._ensured: set[str] = set()  # namespaces set up by this process
         self._nodes: dict[str, float] = {}  # {node: last seen}
         self._logins: dict[str, tuple[RegistryLogin, ...]] = {}  # last written
@@ -130,15 +130,15 @@ class KubernetesRuntime:
 
     def list_containers(self) -> list[ContainerView]:
         pods = self.api.list_all(ALL_PODS, labels=self.selector).items
-        return self.views_of(pods, self._silent_nodes())
+        return self.build_views(pods, self._silent_nodes())
 
     def start(self, spec: TaskSpec) -> None:
         """Create the task's pod. A refusal counts only if no pod exists: an earlier answer may have been lost."""
         self._check_node(spec.node)
         pod = build_pod(spec, self.config, {share.uuid: share.card for share in spec.gpus if share.card})
         self._wait_for_room(spec.uuid)
-        namespace = self._prepare_team(spec.gid, spec.logins)
-        if not _is_fresh(spec) and self._is_over(spec.uuid):
+        namespace = self._ensure_team(spec.gid, spec.logins)
+        if not _is_fresh(spec) and self._has_tombstone(spec.uuid):
             return
         if self.config.storage is not None:
             prepare_files(spec, self.config.storage)
@@ -150,27 +150,25 @@ class KubernetesRuntime:
             self._logins.pop(namespace, None)
             raise Unavailable(answer.words)
         if answer.next_step == "exists":
-            self._adopt(spec, namespace)
-        elif answer.next_step in ("reject", "no_room") and self._get(namespace, spec.uuid) is None:
-            raise (
-                self._no_room_for(spec.uuid, answer.words) if answer.next_step == "no_room" else Rejected(answer.words)
-            )
+            self._check_existing(spec, namespace)
+        elif answer.next_step in ("reject", "no_room") and self._get_pod(namespace, spec.uuid) is None:
+            raise (self._defer(spec.uuid, answer.words) if answer.next_step == "no_room" else Rejected(answer.words))
         self._no_room.pop(spec.uuid, None)
-        self._seen_at[spec.uuid] = namespace
+        self._namespaces[spec.uuid] = namespace
 
     def stop(self, uuid: str, grace_s: int, *, epoch: int, gid: int | None = None, unless_ran: bool = False) -> None:
         """Delete the task's pod, or leave a tombstone whose name stops a concurrent start.
 
         unless_ran: spare a task whose kubelet reported a start.
         """
-        pods = self._find(names.check_uuid(uuid))
+        pods = self._find_pods(names.check_uuid(uuid))
         if not pods and not self._create_tombstone(uuid, epoch=epoch, gid=gid):
-            pods = self._find(uuid)
+            pods = self._find_pods(uuid)
         for pod in pods:
             if has_ended(pod) or _is_forgotten(pod) or epoch < read_epoch(pod):
                 continue
             if not unless_ran:
-                self._end(pod, grace_s)
+                self._stop_pod(pod, grace_s)
             elif not has_run(pod) and read_node(pod) not in self._silent_nodes():
                 self._delete(pod, 1, version=pod["metadata"]["resourceVersion"])
 
@@ -180,14 +178,14 @@ class KubernetesRuntime:
 
     def forget(self, uuid: str) -> None:
         for _ in range(TRIES):  # the kubelet may still update it
-            pods = [pod for pod in self._find(names.check_uuid(uuid)) if not _is_forgotten(pod)]
+            pods = [pod for pod in self._find_pods(names.check_uuid(uuid)) if not _is_forgotten(pod)]
             if any(not has_ended(pod) for pod in pods):
                 return
             if self.logs is not None:
                 for pod in pods:
                     fetch_log(self.api, pod, self.logs)
-            if all(self._release(pod) for pod in pods):
-                self._seen_at.pop(uuid, None)
+            if all(self._forget_pod(pod) for pod in pods):
+                self._namespaces.pop(uuid, None)
                 return
         raise Unavailable(f"The pod {names.name_pod(uuid)} is changed by others all the time.")
 
@@ -197,10 +195,10 @@ class KubernetesRuntime:
     def selector(self) -> str:
         return f"{names.LABEL_INSTALL}={self.config.install},!{names.LABEL_FORGOTTEN}"
 
-    def views_of(self, pods: Iterable[Mapping[str, Any]], silent: frozenset[str]) -> list[ContainerView]:
+    def build_views(self, pods: Iterable[Mapping[str, Any]], silent: frozenset[str]) -> list[ContainerView]:
         """Return one view per task; pods override tombstones."""
         now, found, pods = datetime.now(UTC), {}, self._tasks_of(pods)
-        pulls, known, self._settled = self._pulls.look(pods, now), self._settled, {}
+        pulls, known, self._settled = self._pulls.list_pulls(pods, now), self._settled, {}
         for pod in sorted(pods, key=lambda pod: not is_tombstone(pod)):
             uid = pod["metadata"]["uid"]
             before, view = known.get(uid, (None, None))
@@ -209,7 +207,7 @@ class KubernetesRuntime:
                 may_fetch = not asked or since is not None
                 view = build_view(pod, silent=silent, now=now, fetching_since=since, may_fetch=may_fetch)
                 if not is_tombstone(pod):
-                    self._seen_at[view.uuid] = pod["metadata"]["namespace"]
+                    self._namespaces[view.uuid] = pod["metadata"]["namespace"]
             if view.phase in SETTLED:
                 self._settled[uid] = pod, view
             found[view.uuid] = view
@@ -218,14 +216,14 @@ class KubernetesRuntime:
     def remove_finalizer(self, pod: Mapping[str, Any], labels: Mapping[str, str | None] = {}) -> bool:
         """Remove our finalizer from a pod, and set labels. False on a conflict."""
         kept = [each for each in pod["metadata"].get("finalizers", ()) if each != names.FINALIZER]
-        return self._mark(pod, {"finalizers": kept, "labels": labels})
+        return self._patch(pod, {"finalizers": kept, "labels": labels})
 
     def is_there(self, uuid: str) -> bool:
-        return any(not _is_forgotten(pod) for pod in self._find(names.check_uuid(uuid)))
+        return any(not _is_forgotten(pod) for pod in self._find_pods(names.check_uuid(uuid)))
 
     def sweep(self) -> int:
         """Delete pods forgotten long ago; return their groups' count."""
-        install, now = f"{names.LABEL_INSTALL}={self.config.install}", _hour()
+        install, now = f"{names.LABEL_INSTALL}={self.config.install}", _current_hour()
         kept = ",".join(map(str, range(now - KEPT_HOURS, now + AHEAD_HOURS + 1)))
         labels = f"{install},{names.LABEL_FORGOTTEN},{names.LABEL_FORGOTTEN} notin ({kept})"
         old = {
@@ -240,21 +238,21 @@ class KubernetesRuntime:
 
     # parts of start and stop
 
-    def _is_over(self, uuid: str) -> bool:
-        return self._get(self._tombstone_namespace(), uuid) is not None
+    def _has_tombstone(self, uuid: str) -> bool:
+        return self._get_pod(self._tombstone_namespace(), uuid) is not None
 
     def _tombstone_namespace(self) -> str:
         namespace = names.name_tombstone_namespace(self.config.install)
-        with self._alone(namespace):
+        with self._lock(namespace):
             if namespace not in self._ensured:
                 ensure_tombstone_namespace(self.api, self.config)
                 self._ensured.add(namespace)
         return namespace
 
-    def _prepare_team(self, gid: int, logins: tuple[RegistryLogin, ...] | None = None) -> str:
+    def _ensure_team(self, gid: int, logins: tuple[RegistryLogin, ...] | None = None) -> str:
         """Set up and return a team's namespace. logins: of registries; None keeps them."""
         namespace = names.name_team_namespace(self.config.install, gid)
-        with self._alone(namespace):
+        with self._lock(namespace):
             if namespace not in self._ensured:
                 ensure_team_namespace(self.api, self.config, gid)
                 self._ensured.add(namespace)
@@ -264,42 +262,39 @@ class KubernetesRuntime:
         return namespace
 
     @contextmanager
-    def _alone(self, what: str) -> Iterator[None]:
-        """Lock by name. Raises Unavailable after LOOK_MOST_S."""
+    def _lock(self, what: str) -> Iterator[None]:
+        """Lock by name. Raises Unavailable after LOCK_MOST_S."""
         lock = self._locks.setdefault(what, threading.Lock())
-        if not lock.acquire(timeout=LOOK_MOST_S):
+        if not lock.acquire(timeout=LOCK_MOST_S):
             raise Unavailable(f"Somebody else looks at {what}.")
         try:
             yield
         finally:
             lock.release()
 
-    def _adopt(self, spec: TaskSpec, namespace: str) -> None:
+    def _check_existing(self, spec: TaskSpec, namespace: str) -> None:
         """Handle a taken name: refuse a foreign pod; keep ours, marked if its spec differs."""
         name, asked = names.name_pod(spec.uuid), hash_spec(spec)
         for _ in range(TRIES):
-            pod = self._get(namespace, spec.uuid)
+            pod = self._get_pod(namespace, spec.uuid)
             if pod is None:
                 raise Unavailable("A pod of this name was there a moment ago.")
             labels, notes = pod["metadata"].get("labels", {}), read_annotations(pod)
-            if (labels.get(names.LABEL_TASK), labels.get(names.LABEL_INSTALL)) != (
-                spec.uuid,
-                self.config.install,
-            ):
+            if (labels.get(names.LABEL_TASK), labels.get(names.LABEL_INSTALL)) != (spec.uuid, self.config.install):
                 log.error("the pod %s/%s is not ours and has a task's name", namespace, name)
                 raise Rejected(f"Another pod is called {name} in {namespace}.")
             if notes.get(names.ANNOTATION_SPEC, asked) == asked or notes.get(names.ANNOTATION_DIFFERS) == asked:
                 return  # or an older pod without hash
             log.error("the pod %s/%s has a task's name and was asked to be something else", namespace, name)
-            if self._mark(pod, {"annotations": {names.ANNOTATION_DIFFERS: asked}}):
+            if self._patch(pod, {"annotations": {names.ANNOTATION_DIFFERS: asked}}):
                 return
         raise Unavailable(f"The pod {name} in {namespace} is changed by others all the time.")
 
-    def _end(self, pod: Mapping[str, Any], grace_s: int) -> None:
+    def _stop_pod(self, pod: Mapping[str, Any], grace_s: int) -> None:
         cause, words = find_start_failure(pod, datetime.now(UTC))
-        if cause and not (cause == "refused_by_node" and self._pulls.is_fetched(pod)):
+        if cause and not (cause == "refused_by_node" and self._pulls.is_pulling(pod)):
             note = json.dumps({"cause": cause, "detail": words})
-            if not self._mark(pod, {"annotations": {names.ANNOTATION_END: note}}):
+            if not self._patch(pod, {"annotations": {names.ANNOTATION_END: note}}):
                 raise Unavailable(f"The pod {pod['metadata']['name']} was changed by somebody else.")
         grace = grace_s + read_checkpoint_s(pod) if grace_s > 0 else 1  # 0 would not wait for the kubelet
         if is_terminating(pod) and pod["metadata"].get("deletionGracePeriodSeconds", 0) <= grace:
@@ -309,19 +304,14 @@ class KubernetesRuntime:
     def _delete(self, pod: Mapping[str, Any], grace_s: int, *, version: str = "") -> None:
         """version: delete only this resourceVersion."""
         fixed = {"uid": pod["metadata"]["uid"]} | ({"resourceVersion": version} if version else {})
-        options = {
-            "apiVersion": "v1",
-            "kind": "DeleteOptions",
-            "gracePeriodSeconds": grace_s,
-            "preconditions": fixed,
-        }
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": grace_s, "preconditions": fixed}
         # "again": replaced or changed meanwhile
         self.api.call("DELETE", build_pod_path(pod), options, urgency=Urgency.DELETE, handles=("gone", "again"))
 
     def _create_tombstone(self, uuid: str, *, epoch: int, hour: str = "", gid: int | None = None) -> bool:
         """Create a tombstone, in the team's namespace if known. False if the name is taken."""
         end = {"cause": "never_started", "detail": ""}
-        for namespace in [*([self._prepare_team(gid)] if gid is not None else []), self._tombstone_namespace()]:
+        for namespace in [*([self._ensure_team(gid)] if gid is not None else []), self._tombstone_namespace()]:
             tombstone = build_tombstone(uuid, self.config, namespace, epoch=epoch, end=end, hour=hour)
             path = f"/api/v1/namespaces/{namespace}/pods"
             own: tuple[NextStep, ...] = ("gone", "no_room", "reject") if gid is not None else ()
@@ -332,15 +322,15 @@ class KubernetesRuntime:
                 self._ensured.discard(namespace)
         raise Unavailable(answer.words)
 
-    def _release(self, pod: Mapping[str, Any]) -> bool:
+    def _forget_pod(self, pod: Mapping[str, Any]) -> bool:
         """Forget a recorded pod. False on a conflict."""
         if is_terminating(pod):  # removing the finalizer frees its name
-            self._create_tombstone(read_task_uuid(pod), epoch=read_epoch(pod), hour=str(_hour()))
+            self._create_tombstone(read_task_uuid(pod), epoch=read_epoch(pod), hour=str(_current_hour()))
         # without the gang label, as its DNS name would point to a reused address
-        labels = {names.LABEL_FORGOTTEN: str(_hour()), names.LABEL_GANG: None}
+        labels = {names.LABEL_FORGOTTEN: str(_current_hour()), names.LABEL_GANG: None}
         return self.remove_finalizer(pod, labels)
 
-    def _mark(self, pod: Mapping[str, Any], meta: Mapping[str, Any]) -> bool:
+    def _patch(self, pod: Mapping[str, Any], meta: Mapping[str, Any]) -> bool:
         fixed = {"uid": pod["metadata"]["uid"], "resourceVersion": pod["metadata"]["resourceVersion"]}
         body = {"metadata": {**fixed, **meta}}
         answer, _ = self.api.call(
@@ -348,9 +338,9 @@ class KubernetesRuntime:
         )
         return answer.next_step != "again"
 
-    def _find(self, uuid: str) -> list[Mapping[str, Any]]:
-        hint = self._seen_at.get(uuid)
-        if hint is not None and (pod := self._get(hint, uuid)) is not None:
+    def _find_pods(self, uuid: str) -> list[Mapping[str, Any]]:
+        hint = self._namespaces.get(uuid)
+        if hint is not None and (pod := self._get_pod(hint, uuid)) is not None:
             return [pod]
         labels = f"{names.LABEL_INSTALL}={self.config.install},{names.LABEL_TASK}={uuid}"
         return self._tasks_of(self.api.list_all(ALL_PODS, labels=labels).items)
@@ -358,7 +348,7 @@ class KubernetesRuntime:
     def _tasks_of(self, pods: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         return [pod for pod in pods if is_task(pod, self.config.install)]
 
-    def _get(self, namespace: str, uuid: str) -> dict[str, Any] | None:
+    def _get_pod(self, namespace: str, uuid: str) -> dict[str, Any] | None:
         path = f"/api/v1/namespaces/{namespace}/pods/{names.name_pod(uuid)}"
         answer, pod = self.api.call("GET", path, handles=("gone",))
         return pod if answer.next_step == "done" else None
@@ -367,8 +357,8 @@ class KubernetesRuntime:
 
     def _check_node(self, node: str) -> None:
         """Raise NodeRefused if the node is missing; a list must confirm a 404."""
-        with self._alone(f"the node {node}"):
-            if time.monotonic() - self._nodes.get(node, float("-inf")) > LOOK_AT_NODES_S:
+        with self._lock(f"the node {node}"):
+            if time.monotonic() - self._nodes.get(node, float("-inf")) > READ_NODES_EVERY_S:
                 answer, _ = self.api.call("GET", f"{ALL_NODES}/{quote(node, safe='')}", handles=("gone",))
                 if answer.next_step == "gone" and node not in self._node_names():
                     raise NodeRefused(f"There is no node {node}.")
@@ -379,7 +369,7 @@ class KubernetesRuntime:
 
     def _silent_nodes(self) -> frozenset[str]:
         at, silent = self._silent
-        if time.monotonic() - at > LOOK_AT_NODES_S or not at:
+        if time.monotonic() - at > READ_NODES_EVERY_S or not at:
             found = self.api.list_all(ALL_NODES, labels=self.node_labels).items
             silent = frozenset(node["metadata"]["name"] for node in found if is_silent(node))
             self._silent = (time.monotonic(), silent)
@@ -392,7 +382,7 @@ class KubernetesRuntime:
         if time.monotonic() < not_before:
             raise Unavailable("The quota of its namespace refused this task lately.")
 
-    def _no_room_for(self, uuid: str, words: str) -> Unavailable:
+    def _defer(self, uuid: str, words: str) -> Unavailable:
         _, waited = self._no_room.get(uuid, (0.0, 0.0))
         rest = min(max(waited * 2, ROOM_FIRST_S), ROOM_MOST_S)
         self._no_room[uuid] = (time.monotonic() + rest * random.uniform(0.8, 1.2), rest)  # noqa: S311 - jitter
@@ -413,5 +403,5 @@ def _is_forgotten(pod: Mapping[str, Any]) -> bool:
     return names.LABEL_FORGOTTEN in pod["metadata"].get("labels", {})
 
 
-def _hour() -> int:
+def _current_hour() -> int:
     return int(time.time() // 3600)

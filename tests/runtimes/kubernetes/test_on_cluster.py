@@ -250,7 +250,7 @@ def test_a_stop_that_knows_the_team_takes_the_name_that_its_pod_would_have(world
 
 def test_a_stop_whose_pod_is_made_meanwhile_ends_it(world, monkeypatch):
     spec = world.spec("sleep 60")
-    find, looks = world.runtime._find, []
+    find, looks = world.runtime._find_pods, []
 
     def late(uuid):
         """The first look finds nothing; then the pod is made."""
@@ -261,7 +261,7 @@ def test_a_stop_whose_pod_is_made_meanwhile_ends_it(world, monkeypatch):
             return []
         return find(uuid)
 
-    monkeypatch.setattr(world.runtime, "_find", late)
+    monkeypatch.setattr(world.runtime, "_find_pods", late)
     world.runtime.stop(spec.uuid, 1, epoch=spec.epoch, gid=spec.gid)
     world.until(spec.uuid, "exited")
     assert [is_tombstone(pod) for pod in world.pods(spec.uuid)] == [False] and len(looks) >= 2

@@ -9,7 +9,7 @@ import pytest
 from runtimes.contract.errors import Rejected, Unavailable
 from runtimes.kubernetes.api.answers import Answer
 from runtimes.kubernetes.api.client import Listed
-from runtimes.kubernetes.cluster.health_checks import _pretenders
+from runtimes.kubernetes.cluster.health_checks import _check_impostors
 from runtimes.kubernetes.pods import names
 from runtimes.kubernetes.pods.manifest import build_pod
 from runtimes.kubernetes.runtime import ALL_PODS, KubernetesRuntime
@@ -88,9 +88,9 @@ def test_a_pod_that_was_asked_to_be_something_else_goes_on_as_the_task_and_admin
     api.put(pod_of(task("sleep 60")))
     runtime = runtime_on(api)
     runtime.start(task("sleep 60"))
-    assert list(_pretenders(runtime)) == []
+    assert list(_check_impostors(runtime)) == []
     runtime.start(task("sleep 61"))
-    (found,) = _pretenders(runtime)
+    (found,) = _check_impostors(runtime)
     assert found.tone == "bad" and f"{names.name_pod(UUID)} (job-412 main.0)" in found.words and found.remedy
     assert [view.uuid for view in runtime.list_containers()] == [UUID] and api.deleted == []
 
@@ -100,7 +100,7 @@ def test_the_alarm_is_left_although_somebody_changes_the_pod_meanwhile():
     api.put(pod_of(task("sleep 60")))
     runtime = runtime_on(api)
     runtime.start(task("sleep 61"))
-    assert len(list(_pretenders(runtime))) == 1
+    assert len(list(_check_impostors(runtime))) == 1
 
 
 def test_what_begins_to_run_between_a_look_and_its_deletion_is_not_ended():

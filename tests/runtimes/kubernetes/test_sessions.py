@@ -8,14 +8,14 @@ import subprocess
 import pytest
 
 from runtimes.contract.errors import Unavailable
-from runtimes.kubernetes.access.port_forward import refusal
-from runtimes.kubernetes.access.sessions import SESSION, SIGKILLED, Pieces, exit_of, status_of
+from runtimes.kubernetes.access.port_forward import build_refusal
+from runtimes.kubernetes.access.sessions import SESSION, SIGKILLED, OutputBuffer, parse_exit_code, parse_status
 
 MARK = b"\x1e0123abcd\x1e"
 
 
 async def read(*sent: bytes) -> tuple[bytes, bool]:
-    pieces = Pieces(MARK)
+    pieces = OutputBuffer(MARK)
     for data in sent:
         await pieces.put(data)
     pieces.end()
@@ -43,13 +43,17 @@ def failure(code: str) -> bytes:
 
 
 def test_an_exit_code_is_told_and_a_signal_is_negative():
-    assert (status_of(b'{"status": "Success"}'), status_of(failure("7")), status_of(failure("137"))) == (0, 7, -9)
-    assert (exit_of(255), exit_of(143), exit_of(128)) == (255, -15, 128)
+    assert (parse_status(b'{"status": "Success"}'), parse_status(failure("7")), parse_status(failure("137"))) == (
+        0,
+        7,
+        -9,
+    )
+    assert (parse_exit_code(255), parse_exit_code(143), parse_exit_code(128)) == (255, -15, 128)
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b'{"status": "Failure"}', failure("x")])
 def test_an_end_that_tells_nothing_is_a_kill(data):
-    assert status_of(data) == SIGKILLED
+    assert parse_status(data) == SIGKILLED
 
 
 @pytest.mark.parametrize("attempt", range(10))
@@ -83,5 +87,5 @@ def test_a_program_whose_holder_was_killed_is_waited_for_by_nobody(tmp_path):
 
 
 def test_only_who_is_refused_is_not_listening():
-    assert isinstance(refusal(b"dial tcp4 127.0.0.1:9: connect: connection refused"), ConnectionRefusedError)
-    assert isinstance(refusal(b"no such sandbox"), Unavailable)
+    assert isinstance(build_refusal(b"dial tcp4 127.0.0.1:9: connect: connection refused"), ConnectionRefusedError)
+    assert isinstance(build_refusal(b"no such sandbox"), Unavailable)

@@ -14,7 +14,7 @@ from typing import Any
 from runtimes.contract.access import PtySize
 from runtimes.contract.errors import Rejected, Unavailable
 from runtimes.gpu_sharing import forbidden_env
-from runtimes.kubernetes.access.port_forward import open_forward
+from runtimes.kubernetes.access.port_forward import open_port_forward
 from runtimes.kubernetes.access.sessions import PodSession, start_session
 from runtimes.kubernetes.api.async_client import AsyncClient, open_client
 from runtimes.kubernetes.api.credentials import CredentialSource
@@ -45,7 +45,7 @@ class KubernetesAccess:
         self.source = CredentialSource(kubeconfig, context)
         self.by_address = kubeconfig is None if by_address is None else by_address
         self._namespaces: dict[str, str] = {}
-        self._listened: dict[tuple[str, int], float] = {}  # {(task, port): when it last accepted}
+        self._open_ports: dict[tuple[str, int], float] = {}  # {(task, port): when it last accepted}
 
     async def exec(
         self,
@@ -63,31 +63,31 @@ class KubernetesAccess:
         own = {name: value for name, value in env.items() if NAME.fullmatch(name) and not forbidden_env(name)}
         if any("\0" in text for text in (*argv, *own.values(), cwd or "")):
             raise Rejected("A command and its environment cannot hold the character NUL.")
-        wire = await open_client(self.source)
+        client = await open_client(self.source)
         try:
-            path = build_pod_path(await self._running_pod(wire, uuid))
-            return await start_session(wire, f"{path}/exec", argv, pty=pty, env=own, cwd=cwd)
+            path = build_pod_path(await self._running_pod(client, uuid))
+            return await start_session(client, f"{path}/exec", argv, pty=pty, env=own, cwd=cwd)
         except BaseException:
-            await wire.close()
+            await client.close()
             raise
 
     async def dial(self, uuid: str, port: int) -> socket.socket:
         """Connect to a port of the pod. Raises ConnectionRefusedError, Rejected, Unavailable."""
         if not 0 < port < 65536:
             raise ConnectionRefusedError(f"There is no port {port}.")
-        wire = await open_client(self.source)
+        client = await open_client(self.source)
         try:
-            pod = await self._running_pod(wire, uuid)
-            if self.by_address and (connected := await self._by_address(wire, uuid, pod, port)):
-                await wire.close()
+            pod = await self._running_pod(client, uuid)
+            if self.by_address and (connected := await self._by_address(client, uuid, pod, port)):
+                await client.close()
                 return connected
-            return await self._through_server(wire, uuid, pod, port)
+            return await self._by_server(client, uuid, pod, port)
         except BaseException:
-            await wire.close()
+            await client.close()
             raise
 
     async def _by_address(
-        self, wire: AsyncClient, uuid: str, pod: Mapping[str, Any], port: int
+        self, client: AsyncClient, uuid: str, pod: Mapping[str, Any], port: int
     ) -> socket.socket | None:
         """Connect to the pod's address; None if nothing listens there.
 
@@ -99,7 +99,7 @@ class KubernetesAccess:
         try:
             async with asyncio.timeout(ADDRESS_S):
                 await asyncio.get_running_loop().sock_connect(connected, (address, port))
-            again = await self._running_pod(wire, uuid)
+            again = await self._running_pod(client, uuid)
             if again["status"].get("podIP") == address:
                 return connected
         except (OSError, TimeoutError):
@@ -110,27 +110,27 @@ class KubernetesAccess:
         connected.close()
         return None
 
-    async def _through_server(self, wire: AsyncClient, uuid: str, pod: Mapping[str, Any], port: int) -> socket.socket:
-        forward = await open_forward(wire, f"{build_pod_path(pod)}/portforward", port)
+    async def _by_server(self, client: AsyncClient, uuid: str, pod: Mapping[str, Any], port: int) -> socket.socket:
+        forward = await open_port_forward(client, f"{build_pod_path(pod)}/portforward", port)
         key, now = (uuid, port), time.monotonic()
-        if now - self._listened.get(key, float("-inf")) > KNOWN_S:
-            if len(self._listened) >= MOST_KNOWN:
-                self._listened.clear()
-            await forward.find_out(DOUBT_S)
-            self._listened[key] = now
-        return forward.carry()
+        if now - self._open_ports.get(key, float("-inf")) > KNOWN_S:
+            if len(self._open_ports) >= MOST_KNOWN:
+                self._open_ports.clear()
+            await forward.check_port(DOUBT_S)
+            self._open_ports[key] = now
+        return forward.open_socket()
 
-    async def _running_pod(self, wire: AsyncClient, uuid: str) -> Mapping[str, Any]:
+    async def _running_pod(self, client: AsyncClient, uuid: str) -> Mapping[str, Any]:
         """Return the pod. Raises Rejected if it is missing or ended, Unavailable if not running."""
         name = names.name_pod(uuid)
         pod: Mapping[str, Any] | None
         if namespace := self._namespaces.get(uuid):
-            answer, found = await wire.get(f"/api/v1/namespaces/{namespace}/pods/{name}")
+            answer, found = await client.get(f"/api/v1/namespaces/{namespace}/pods/{name}")
             pod = found if answer.next_step == "done" else None
             if answer.next_step not in ("done", "gone"):
                 raise Unavailable(answer.words)
         else:
-            pod = await self._find(wire, uuid)
+            pod = await self._find_pod(client, uuid)
         if pod is None:
             raise Rejected("There is no such task in the cluster.")
         if has_ended(pod):
@@ -139,9 +139,9 @@ class KubernetesAccess:
             raise Unavailable("This task is just starting or ending.")
         return pod
 
-    async def _find(self, wire: AsyncClient, uuid: str) -> Mapping[str, Any] | None:
+    async def _find_pod(self, client: AsyncClient, uuid: str) -> Mapping[str, Any] | None:
         labels = f"{names.LABEL_INSTALL}={self.install},{names.LABEL_TASK}={uuid}"
-        answer, found = await wire.get("/api/v1/pods", {"labelSelector": labels})
+        answer, found = await client.get("/api/v1/pods", {"labelSelector": labels})
         if answer.next_step != "done":
             raise Unavailable(answer.words)
         pods = sorted(found["items"], key=has_ended)  # prefer the pod over a tombstone

@@ -19,22 +19,22 @@ REFUSED = "refused"
 _pumps: set[asyncio.Task] = set()
 
 
-class Forward:
+class PortForward:
     """A forwarded connection that may still be refused."""
 
-    def __init__(self, wire: AsyncClient, line: aiohttp.ClientWebSocketResponse):
-        self._wire, self._line = wire, line
-        self._greeted: set[int] = set()
+    def __init__(self, client: AsyncClient, websocket: aiohttp.ClientWebSocketResponse):
+        self._client, self._websocket = client, websocket
+        self._opened: set[int] = set()
         self._first: asyncio.Task[tuple[int, bytes] | None] | None = None
 
-    async def find_out(self, wait_s: float) -> None:
+    async def check_port(self, wait_s: float) -> None:
         """Raise ConnectionRefusedError if the engine reports a closed port within wait_s; or Unavailable."""
-        self._first = asyncio.create_task(self._hear())
+        self._first = asyncio.create_task(self._receive_message())
         done, _ = await asyncio.wait([self._first], timeout=wait_s)
-        if done and (heard := self._first.result()) is not None and heard[0] == ERROR:
-            raise refusal(heard[1])
+        if done and (message := self._first.result()) is not None and message[0] == ERROR:
+            raise build_refusal(message[1])
 
-    def carry(self) -> socket.socket:
+    def open_socket(self) -> socket.socket:
         """Return a socket whose bytes are pumped until either end closes."""
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
@@ -54,36 +54,36 @@ class Forward:
             sending.cancel()
             await asyncio.gather(sending, return_exceptions=True)
             ours.close()
-            await self._wire.close()
+            await self._client.close()
 
     async def _send(self, ours: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         with contextlib.suppress(OSError):
             while data := await loop.sock_recv(ours, PIECE):
-                await send(self._line, DATA, data)
+                await send(self._websocket, DATA, data)
 
     async def _receive(self, ours: socket.socket) -> None:
-        loop, heard = asyncio.get_running_loop(), await (self._first or self._hear())
-        while heard is not None and heard[0] == DATA:
-            await loop.sock_sendall(ours, heard[1])
-            heard = await self._hear()
+        loop, message = asyncio.get_running_loop(), await (self._first or self._receive_message())
+        while message is not None and message[0] == DATA:
+            await loop.sock_sendall(ours, message[1])
+            message = await self._receive_message()
 
-    async def _hear(self) -> tuple[int, bytes] | None:
+    async def _receive_message(self) -> tuple[int, bytes] | None:
         """Return the next message after each channel's port number."""
-        while (heard := await receive(self._line)) is not None:
-            if heard[0] in self._greeted:
-                return heard
-            self._greeted.add(heard[0])
-            if len(heard[1]) > 2:
-                return heard[0], heard[1][2:]
+        while (message := await receive(self._websocket)) is not None:
+            if message[0] in self._opened:
+                return message
+            self._opened.add(message[0])
+            if len(message[1]) > 2:
+                return message[0], message[1][2:]
         return None
 
 
-async def open_forward(wire: AsyncClient, path: str, port: int) -> Forward:
+async def open_port_forward(client: AsyncClient, path: str, port: int) -> PortForward:
     """Open the pod's portforward path. Raises Rejected, Unavailable."""
-    return Forward(wire, await wire.open(path, [("ports", str(port))], PROTOCOL))
+    return PortForward(client, await client.open(path, [("ports", str(port))], PROTOCOL))
 
 
-def refusal(words: bytes) -> Exception:
+def build_refusal(words: bytes) -> Exception:
     said = words.decode(errors="replace")
     return ConnectionRefusedError(said) if REFUSED in said else Unavailable(f"The port cannot be reached: {said[:300]}")

@@ -26,27 +26,27 @@ SESSION, HOLDER = (Path(__file__).with_name(name).read_text() for name in ("sess
 HELD_BYTES = 256 * 1024
 """Unread bytes per stream; beyond it the whole session pauses."""
 PATIENCE_S = 15.0
-BEAT_S = 20.0
+PING_EVERY_S = 20.0
 """Interval of pings, which detect a broken connection and keep proxies from closing an idle one."""
 SIGKILLED = -9
 DEFAULT_TERM = "xterm-256color"
 
 
 async def start_session(
-    wire: AsyncClient, path: str, argv: Sequence[str], *, pty: PtySize | None, env: Mapping[str, str], cwd: str | None
+    client: AsyncClient, path: str, argv: Sequence[str], *, pty: PtySize | None, env: Mapping[str, str], cwd: str | None
 ) -> "PodSession":
-    """Start a program through the pod's exec path. The session then owns the wire. Raises Rejected, Unavailable."""
+    """Start a program through the pod's exec path. The session then owns the client. Raises Rejected, Unavailable."""
     if not argv:
         raise Rejected("There is no program to start.")
     name = token_hex(16)
-    door = f"{TASK_ROOT}/.session-{name}"
+    pipe = f"{TASK_ROOT}/.session-{name}"
     terminal = {"TERM": DEFAULT_TERM} if pty else {}
     variables = [f"{name}={value}" for name, value in {**terminal, **env}.items()]
-    hold = _query(("/bin/sh", "-c", HOLDER, "tessera", door), pty=False)
-    run = _query(("/bin/sh", "-c", SESSION, "tessera", door, cwd or "", *variables, "--", *argv), pty=pty is not None)
-    holder, program = (asyncio.create_task(wire.open(path, query, PROTOCOL)) for query in (hold, run))
+    hold = _query(("/bin/sh", "-c", HOLDER, "tessera", pipe), pty=False)
+    run = _query(("/bin/sh", "-c", SESSION, "tessera", pipe, cwd or "", *variables, "--", *argv), pty=pty is not None)
+    holder, program = (asyncio.create_task(client.open(path, query, PROTOCOL)) for query in (hold, run))
     await asyncio.gather(holder, program, return_exceptions=True)
-    session = PodSession(wire, holder.result(), program.result(), pty, mark=f"\x1e{name}\x1e".encode())
+    session = PodSession(client, holder.result(), program.result(), pty, mark=f"\x1e{name}\x1e".encode())
     try:
         async with asyncio.timeout(PATIENCE_S):
             await session.begin()
@@ -62,7 +62,7 @@ async def start_session(
 class PodSession:
     def __init__(
         self,
-        wire: AsyncClient,
+        client: AsyncClient,
         holder: aiohttp.ClientWebSocketResponse,
         program: aiohttp.ClientWebSocketResponse,
         pty: PtySize | None,
@@ -70,28 +70,28 @@ class PodSession:
         mark: bytes,
     ):
         loop = asyncio.get_running_loop()
-        self._wire, self._holder, self._program, self._size = wire, holder, program, pty
+        self._client, self._holder, self._program, self._size = client, holder, program, pty
         self._started: asyncio.Future[str] = loop.create_future()  # "" or an error
         self._status: asyncio.Future[int] = loop.create_future()
-        self._pieces = {channel: Pieces(mark) for channel in ((STDOUT,) if pty else (STDOUT, STDERR))}
+        self._outputs = {channel: OutputBuffer(mark) for channel in ((STDOUT,) if pty else (STDOUT, STDERR))}
         self._sending = asyncio.Lock()
-        self._works: set[asyncio.Task] = set()
+        self._tasks: set[asyncio.Task] = set()
         self._closed = False
 
     async def begin(self) -> None:
         """Wait until the program runs. Raises Rejected, Unavailable."""
-        for work in (self._hear_holder(), self._hear_program(), self._beat()):
-            self._do(work)
+        for work in (self._receive_holder(), self._receive_program(), self._send_pings()):
+            self._run(work)
         if self._size:
             self.resize(self._size)
         if words := await asyncio.shield(self._started):
             raise Rejected(words)
 
     async def read(self, n: int = 65536) -> bytes:
-        return await self._pieces[STDOUT].take(n)
+        return await self._outputs[STDOUT].take(n)
 
     async def read_error(self, n: int = 65536) -> bytes:
-        return b"" if self._size else await self._pieces[STDERR].take(n)
+        return b"" if self._size else await self._outputs[STDERR].take(n)
 
     async def write(self, data: bytes) -> None:
         async with self._sending:
@@ -108,11 +108,11 @@ class PodSession:
         if self._size:
             self._size = size
             words = json.dumps({"Width": size.columns, "Height": size.rows}).encode()
-            self._do(send(self._program, RESIZE, words))
+            self._run(send(self._program, RESIZE, words))
 
     def send_signal(self, number: int) -> None:
         if not self._status.done():
-            self._do(send(self._holder, STDIN, f"signal {int(number)}\n".encode()))
+            self._run(send(self._holder, STDIN, f"signal {int(number)}\n".encode()))
 
     async def wait(self) -> int:
         return await asyncio.shield(self._status)
@@ -121,72 +121,72 @@ class PodSession:
         if self._closed:
             return
         self._closed = True
-        self._ended(SIGKILLED)
-        for pieces in self._pieces.values():
-            pieces.close()
-        works = [work for work in self._works if work is not asyncio.current_task()]
-        for work in works:
+        self._set_status(SIGKILLED)
+        for output in self._outputs.values():
+            output.close()
+        tasks = [work for work in self._tasks if work is not asyncio.current_task()]
+        for work in tasks:
             work.cancel()
-        await asyncio.gather(*works, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         with contextlib.suppress(aiohttp.ClientError, OSError):
             await send(self._holder, CLOSE, bytes([STDIN]))
-        await self._wire.close()
+        await self._client.close()
 
-    async def _hear_holder(self) -> None:
+    async def _receive_holder(self) -> None:
         """Read its lines: "started", "failed <words>", "exit <code>"."""
         rest = b""
-        while (heard := await receive(self._holder)) is not None:
-            if heard[0] == STDOUT:
-                *lines, rest = (rest + heard[1]).split(b"\n")
+        while (message := await receive(self._holder)) is not None:
+            if message[0] == STDOUT:
+                *lines, rest = (rest + message[1]).split(b"\n")
                 for line in lines:
-                    self._note(*line.decode(errors="replace").partition(" ")[::2])
-        self._lost("The program's holder is gone.")
+                    self._handle_line(*line.decode(errors="replace").partition(" ")[::2])
+        self._fail("The program's holder is gone.")
 
-    def _note(self, word: str, rest: str) -> None:
+    def _handle_line(self, word: str, rest: str) -> None:
         if word in ("started", "failed") and not self._started.done():
             self._started.set_result(rest if word == "failed" else "")
         elif word == "exit" and rest.isdecimal() and not self._size:  # a pty's status follows its output
-            self._ended(exit_of(int(rest)))
+            self._set_status(parse_exit_code(int(rest)))
 
-    async def _hear_program(self) -> None:
+    async def _receive_program(self) -> None:
         let_go = False
-        while (heard := await receive(self._program)) is not None:
-            channel, data = heard
-            if channel in self._pieces:
-                await self._pieces[channel].put(data)
-                if not let_go and all(pieces.marked for pieces in self._pieces.values()):
+        while (message := await receive(self._program)) is not None:
+            channel, data = message
+            if channel in self._outputs:
+                await self._outputs[channel].put(data)
+                if not let_go and all(output.marked for output in self._outputs.values()):
                     let_go = True
                     await send(self._holder, STDIN, b"done\n")
             elif channel == STATUS:
-                self._ended(status_of(data))
-        for pieces in self._pieces.values():
-            pieces.end()
-        self._lost("The program's connection broke.")
+                self._set_status(parse_status(data))
+        for output in self._outputs.values():
+            output.end()
+        self._fail("The program's connection broke.")
 
-    async def _beat(self) -> None:
+    async def _send_pings(self) -> None:
         while True:
-            await asyncio.sleep(BEAT_S)
+            await asyncio.sleep(PING_EVERY_S)
             with contextlib.suppress(aiohttp.ClientError, OSError):
                 await self._holder.ping()
                 await self._program.ping()
 
-    def _lost(self, words: str) -> None:
+    def _fail(self, words: str) -> None:
         if not self._started.done():
             self._started.set_exception(Unavailable(words))
             self._started.exception()  # perhaps never awaited
-        self._ended(SIGKILLED)
+        self._set_status(SIGKILLED)
 
-    def _ended(self, status: int) -> None:
+    def _set_status(self, status: int) -> None:
         if not self._status.done():
             self._status.set_result(status)
 
-    def _do(self, work: Coroutine) -> None:
+    def _run(self, work: Coroutine) -> None:
         task = asyncio.create_task(work)
-        self._works.add(task)
-        task.add_done_callback(self._works.discard)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
 
-class Pieces:
+class OutputBuffer:
     """Bounded buffer of a program's output. mark: removed once, where it ends."""
 
     def __init__(self, mark: bytes):
@@ -235,19 +235,19 @@ class Pieces:
         self._bytes.clear()
 
 
-def exit_of(code: int) -> int:
+def parse_exit_code(code: int) -> int:
     """Convert a shell's status: 128 + a signal becomes its negative."""
     return 128 - code if 128 < code <= 128 + 64 else code
 
 
-def status_of(data: bytes) -> int:
+def parse_status(data: bytes) -> int:
     """Return the exit code of an API Status; SIGKILL's without one."""
     try:
         told = json.loads(data)
         if told.get("status") == "Success":
             return 0
         causes = told["details"]["causes"]
-        return exit_of(next(int(cause["message"]) for cause in causes if cause["reason"] == "ExitCode"))
+        return parse_exit_code(next(int(cause["message"]) for cause in causes if cause["reason"] == "ExitCode"))
     except (ValueError, KeyError, TypeError, AttributeError, StopIteration):
         return SIGKILLED
 

@@ -42,10 +42,10 @@ def read_answer(verb: str, status: int, body: Mapping[str, object], headers: Map
     if status == 410:
         return Answer("expired", words)
     if status == 429 or status == 503:
-        return Answer("slow", words, _after(headers))
+        return Answer("slow", words, _read_retry_after(headers))
     if status == 403 and "exceeded quota" in words:
         return Answer("no_room", words)
-    if status == 403 and _is_judgement(words):
+    if status == 403 and _is_about_content(words):
         return Answer("reject", words)
     if status == 403 and ("error looking up service account" in words or "being terminated" in words):
         return Answer("unknown", words)  # the namespace is starting or ending
@@ -61,11 +61,11 @@ def read_failure(error: Exception) -> Answer:
     return Answer("unknown", f"{type(error).__name__}: {error}"[:300])
 
 
-def _is_judgement(words: str) -> bool:
+def _is_about_content(words: str) -> bool:
     """Return whether admission refused the content, not our rights."""
     return "violates PodSecurity" in words or "ValidatingAdmissionPolicy" in words or "is forbidden: maximum" in words
 
 
-def _after(headers: Mapping[str, str]) -> float:
+def _read_retry_after(headers: Mapping[str, str]) -> float:
     text = headers.get("retry-after", "")
     return min(max(float(text), SLOW_S), SLOWEST_S) if text.isdecimal() else SLOW_S

@@ -126,7 +126,7 @@ class ApiServer:
             self._limiter.acquire(Urgency.DELETE if request[0] == "DELETE" else Urgency.STATUS)
             answer, response = self._exchange(credentials, request)
             if response is None or answer.next_step != "done":
-                raise failure_of(answer)
+                raise build_error(answer)
             return response
 
         return interface(_TypedClient(credentials.configuration, send))
@@ -170,7 +170,7 @@ class ApiServer:
             if verb == "POST":
                 self._no_creates_s = min(max(2 * self._no_creates_s, NO_RIGHT_FIRST_S), NO_RIGHT_MOST_S)
                 self._no_creates_until = time.monotonic() + self._no_creates_s
-        raise failure_of(answer)
+        raise build_error(answer)
 
     def list_all(self, path: str, *, labels: str = "", trim: Callable[[Thing], Thing] = lambda thing: thing) -> Listed:
         """List all items page by page, anew if a page expires. trim: reduces each at once, to bound memory."""
@@ -203,7 +203,7 @@ class ApiServer:
             answer = self._classify("WATCH", response, b"" if response.status == 200 else response.read(65536))
             if answer.next_step != "done":
                 raise Expired(answer.words) if answer.next_step == "expired" else Unavailable(answer.words)
-            yield from _lines(response)
+            yield from _read_lines(response)
         except (*FAILURES, ValueError) as error:
             raise Unavailable(read_failure(error).words) from error
         finally:
@@ -303,7 +303,7 @@ class _TypedClient(ApiClient):
             raise Unavailable(f"The answer is not understood: {error}"[:300]) from error
 
 
-def failure_of(answer: Answer) -> Exception:
+def build_error(answer: Answer) -> Exception:
     return RAISED.get(answer.next_step, Unavailable)(answer.words)
 
 
@@ -327,7 +327,7 @@ def _trim_to_version(thing: Thing) -> Thing:
     return {"metadata": {name: thing["metadata"].get(name, "") for name in ("name", "namespace", "resourceVersion")}}
 
 
-def _lines(response: urllib3.BaseHTTPResponse) -> Iterator[dict[str, Any]]:
+def _read_lines(response: urllib3.BaseHTTPResponse) -> Iterator[dict[str, Any]]:
     """Yield one JSON value per line. Raises ValueError on a truncated line."""
     rest = b""
     for piece in response.stream(1 << 16, decode_content=True):

@@ -50,26 +50,26 @@ def examine(runtime: KubernetesRuntime, teams: Iterable[int], probe: bool) -> It
     teams: gids whose namespaces are checked. probe: may start a pod in one.
     """
     try:
-        team = _a_namespace(runtime, (names.name_team_namespace(runtime.config.install, gid) for gid in teams))
-        yield _server(runtime)
-        yield _identity(runtime)
-        yield from _nodes(runtime)
-        yield _clock(runtime)
-        yield from _rights(runtime, team)
-        yield _rules(runtime, team)
-        yield _files(runtime.config.storage)
+        team = _find_namespace(runtime, (names.name_team_namespace(runtime.config.install, gid) for gid in teams))
+        yield _check_server(runtime)
+        yield _check_account(runtime)
+        yield from _check_nodes(runtime)
+        yield _check_clock(runtime)
+        yield from _check_rights(runtime, team)
+        yield _check_admission(runtime, team)
+        yield _check_files(runtime.config.storage)
         if runtime.config.storage is not None:
-            yield _class(runtime, runtime.config.storage.storage_class)
-        yield from _pretenders(runtime)
-        yield from _names_inside()
-        yield from _fences(runtime, team, probe)
+            yield _check_storage_class(runtime, runtime.config.storage.storage_class)
+        yield from _check_impostors(runtime)
+        yield from _check_dns()
+        yield from _check_network(runtime, team, probe)
     except (Unavailable, Rejected) as away:
         yield Finding(
             "cluster", "bad", f"It does not answer as it should: {away}", "Look at KUBECONFIG and the network."
         )
 
 
-def _server(runtime: KubernetesRuntime) -> Finding:
+def _check_server(runtime: KubernetesRuntime) -> Finding:
     version = runtime.api.typed(VersionApi).get_code().git_version
     words = f"The API server is {version}."
     if _version(version) < OLDEST:
@@ -77,7 +77,7 @@ def _server(runtime: KubernetesRuntime) -> Finding:
     return Finding("server", "ok", words)
 
 
-def _identity(runtime: KubernetesRuntime) -> Finding:
+def _check_account(runtime: KubernetesRuntime) -> Finding:
     review = runtime.api.typed(AuthenticationV1Api).create_self_subject_review(V1SelfSubjectReview())
     name = review.status.user_info.username
     if not runtime.config.account:
@@ -89,7 +89,7 @@ def _identity(runtime: KubernetesRuntime) -> Finding:
     return Finding("account", "ok", f"We are {name}.")
 
 
-def _nodes(runtime: KubernetesRuntime) -> Iterator[Finding]:
+def _check_nodes(runtime: KubernetesRuntime) -> Iterator[Finding]:
     found = runtime.api.list_all(ALL_NODES, labels=runtime.node_labels).items
     ready = [node for node in found if is_ready(node)]
     words = f"{len(ready)} of {len(found)} machines are ready."
@@ -98,7 +98,7 @@ def _nodes(runtime: KubernetesRuntime) -> Iterator[Finding]:
     serving = [node for node in ready if _serves_cards(node)]
     if serving:
         yield Finding("cards", "ok", f"{len(serving)} machines serve their cards one by one.")
-        yield _runtimes(serving)
+        yield _check_cdi(serving)
     else:
         remedy = "Run the agent on each machine with GPUs: docs/install.md."
         yield Finding(
@@ -106,22 +106,24 @@ def _nodes(runtime: KubernetesRuntime) -> Iterator[Finding]:
         )
 
 
-def _runtimes(serving: list[Thing]) -> Finding:
+def _check_cdi(serving: list[Thing]) -> Finding:
     """Check for CDI, which injects cards; no runtime class or NRI is needed."""
     told = {node["metadata"]["name"]: node["status"]["nodeInfo"]["containerRuntimeVersion"] for node in serving}
     old = [name for name, text in told.items() if _is_containerd(text) and _version(text) < CDI_MAYBE]
     unsure = [name for name, text in told.items() if _is_containerd(text) and CDI_MAYBE <= _version(text) < CDI_SURE]
     if old:
-        return Finding("cdi", "bad", f"containerd is too old for CDI on {_some(old)}.", "Upgrade it to 2.0 or newer.")
+        return Finding(
+            "cdi", "bad", f"containerd is too old for CDI on {_join_some(old)}.", "Upgrade it to 2.0 or newer."
+        )
     if unsure:
         remedy = "In its settings set enable_cdi = true, or upgrade it to 2.0, and restart it."
         return Finding(
-            "cdi", "note", f"containerd on {_some(unsure)} reads CDI only where its settings say so.", remedy
+            "cdi", "note", f"containerd on {_join_some(unsure)} reads CDI only where its settings say so.", remedy
         )
     return Finding("cdi", "ok", "The machines' container runtimes read CDI. No runtime class and no NRI is needed.")
 
 
-def _clock(runtime: KubernetesRuntime) -> Finding:
+def _check_clock(runtime: KubernetesRuntime) -> Finding:
     """Compare clocks by a dry-run namespace's creation time (whole seconds)."""
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     thing = {"metadata": {"name": names.name_team_namespace(runtime.config.install, 0), "labels": labels}}
@@ -135,25 +137,25 @@ def _clock(runtime: KubernetesRuntime) -> Finding:
     return Finding("clock", tone, f"The API server's clock and ours are {apart:.0f} s apart.", remedy)
 
 
-def _rights(runtime: KubernetesRuntime, team: str | None) -> Iterator[Finding]:
+def _check_rights(runtime: KubernetesRuntime, team: str | None) -> Iterator[Finding]:
     """Check rights cluster-wide and in a team's namespace, or else in the tombstones'."""
-    place = team or _a_namespace(runtime, [names.name_tombstone_namespace(runtime.config.install)])
-    yield _rights_in(runtime, "everywhere", "", "everywhere")
+    place = team or _find_namespace(runtime, [names.name_tombstone_namespace(runtime.config.install)])
+    yield _check_rights_in(runtime, "everywhere", "", "everywhere")
     if place is None:
         yield Finding("rights", "note", "The rights in a team's namespace can be looked at when a team has run a job.")
     else:
-        yield _rights_in(runtime, "team", place, f"in {place}")
+        yield _check_rights_in(runtime, "team", place, f"in {place}")
 
 
-def _rights_in(runtime: KubernetesRuntime, role: str, namespace: str, where: str) -> Finding:
-    asks = list(_asks(runtime.config.install, role))
+def _check_rights_in(runtime: KubernetesRuntime, role: str, namespace: str, where: str) -> Finding:
+    asks = list(_list_rights(runtime.config.install, role))
     inside = {"namespace": namespace} if namespace else {}
-    if missing := [words for words, ask in asks if not _may(runtime, ask | inside)]:
+    if missing := [words for words, ask in asks if not _has_right(runtime, ask | inside)]:
         return Finding("rights", "bad", f"We may not {', '.join(missing)} {where}.", APPLY)
     return Finding("rights", "ok", f"We may do all that we need {where} ({len(asks)} rights).")
 
 
-def _asks(install: str, role: str) -> Iterator[tuple[str, dict[str, str]]]:
+def _list_rights(install: str, role: str) -> Iterator[tuple[str, dict[str, str]]]:
     for thing in YAML(typ="safe").load_all(RIGHTS):
         if thing and thing["kind"] == "ClusterRole" and thing["metadata"]["name"] == f"tessera-{role}":
             for rule in thing["rules"]:
@@ -172,29 +174,29 @@ def _products(rule: Thing) -> Iterator[tuple[str, str, str]]:
                 yield verb, full, group
 
 
-def _may(runtime: KubernetesRuntime, ask: dict[str, str]) -> bool:
+def _has_right(runtime: KubernetesRuntime, ask: dict[str, str]) -> bool:
     asked = V1SelfSubjectAccessReviewSpec(resource_attributes=V1ResourceAttributes(**ask))
     reviews = runtime.api.typed(AuthorizationV1Api)
     return reviews.create_self_subject_access_review(V1SelfSubjectAccessReview(spec=asked)).status.allowed
 
 
-def _rules(runtime: KubernetesRuntime, team: str | None) -> Finding:
+def _check_admission(runtime: KubernetesRuntime, team: str | None) -> Finding:
     """Check that admission policies refuse us forbidden changes (dry runs); they bind only our account."""
     if not runtime.config.account:
         return Finding("admission", "note", "The rules of admission are for our own account: not looked at.")
     change: Thing = {"metadata": {"labels": {}}}
-    found = {"change the namespaces of others": _refuses(runtime, "PATCH", "/api/v1/namespaces/default", change)}
+    found = {"change the namespaces of others": _is_refused(runtime, "PATCH", "/api/v1/namespaces/default", change)}
     if team:
         hostile = build_probe(runtime.config, team)
         hostile["spec"]["schedulerName"] = "another"
         path = f"/api/v1/namespaces/{team}/pods"
-        found["make a task that no job may be"] = _refuses(runtime, "POST", path, hostile)
+        found["make a task that no job may be"] = _is_refused(runtime, "POST", path, hostile)
     if allowed := [what for what, is_refused in found.items() if not is_refused]:
         return Finding("admission", "bad", f"The API server would let us {' and '.join(allowed)}.", APPLY)
     return Finding("admission", "ok", f"The API server does not let us {' or '.join(found)}.")
 
 
-def _refuses(runtime: KubernetesRuntime, verb: str, path: str, body: Thing) -> bool:
+def _is_refused(runtime: KubernetesRuntime, verb: str, path: str, body: Thing) -> bool:
     content = MERGE_PATCH if verb == "PATCH" else "application/json"
     answer, _ = runtime.api.call(
         verb, path, body, query={"dryRun": "All"}, content=content, handles=("reject", "no_right")
@@ -202,28 +204,34 @@ def _refuses(runtime: KubernetesRuntime, verb: str, path: str, body: Thing) -> b
     return answer.next_step != "done"
 
 
-def _pretenders(runtime: KubernetesRuntime) -> Iterator[Finding]:
+def _check_impostors(runtime: KubernetesRuntime) -> Iterator[Finding]:
     """Report pods with our labels that are no tasks, and tasks whose pod has another spec."""
     install = runtime.config.install
     pods = runtime.api.list_all(ALL_PODS, labels=f"{names.LABEL_INSTALL}={install}").items
     found = sorted(build_key(pod) for pod in pods if not is_task(pod, install))
     if found:
-        words = f"{_some(found)} bear our label {names.LABEL_INSTALL}={install} and are no tasks: they are left alone."
+        words = (
+            f"{_join_some(found)} bear our label {names.LABEL_INSTALL}={install} and are no tasks: they are left alone."
+        )
         remedy = "Find out who made them. Take the label off, or delete them, with kubectl."
         yield Finding("strangers", "bad", words, remedy)
     if others := sorted(
-        _whose(pod) for pod in pods if is_task(pod, install) and names.ANNOTATION_DIFFERS in read_annotations(pod)
+        _describe_pod(pod)
+        for pod in pods
+        if is_task(pod, install) and names.ANNOTATION_DIFFERS in read_annotations(pod)
     ):
-        words = f"The pod {_some(others)} is not what its task was asked to be. It goes on, and counts as the task."
+        words = (
+            f"The pod {_join_some(others)} is not what its task was asked to be. It goes on, and counts as the task."
+        )
         remedy = "Look at what it runs, and who made it (kubectl). Stop the job where it is not what its owner wants."
         yield Finding("strangers", "bad", words, remedy)
 
 
-def _whose(pod: Thing) -> str:
+def _describe_pod(pod: Thing) -> str:
     return f"{build_key(pod)} ({read_annotations(pod).get(names.ANNOTATION_LABEL, 'of nobody')})"
 
 
-def _files(storage: Storage | None) -> Finding:
+def _check_files(storage: Storage | None) -> Finding:
     if storage is None:
         remedy = "Set TESSERA_STORAGE_CLASS to a class whose claims are all one directory: docs/install.md."
         words = "Jobs have no homes, folders and code here: no class of volumes is named."
@@ -235,7 +243,7 @@ def _files(storage: Storage | None) -> Finding:
     return Finding("files", "ok", words)
 
 
-def _class(runtime: KubernetesRuntime, name: str) -> Finding:
+def _check_storage_class(runtime: KubernetesRuntime, name: str) -> Finding:
     try:
         found = runtime.api.typed(StorageV1Api).read_storage_class(name)
     except Gone:
@@ -249,7 +257,7 @@ def _class(runtime: KubernetesRuntime, name: str) -> Finding:
     return Finding("files", "ok", f"The class of volumes {name} keeps a volume when its claim goes.")
 
 
-def _names_inside() -> Iterator[Finding]:
+def _check_dns() -> Iterator[Finding]:
     if "KUBERNETES_SERVICE_HOST" in os.environ and not os.environ.get("KUBECONFIG"):
         try:
             socket.getaddrinfo("kubernetes.default.svc", 443)
@@ -260,7 +268,7 @@ def _names_inside() -> Iterator[Finding]:
             )
 
 
-def _fences(runtime: KubernetesRuntime, team: str | None, probe: bool) -> Iterator[Finding]:
+def _check_network(runtime: KubernetesRuntime, team: str | None, probe: bool) -> Iterator[Finding]:
     """Check network policies by real connections: plugins may ignore them."""
     if probe and team:
         yield from run_probe(runtime.api, runtime.config, team)
@@ -269,7 +277,7 @@ def _fences(runtime: KubernetesRuntime, team: str | None, probe: bool) -> Iterat
         yield Finding("network", "note", "Whether network policies are enforced was not tried: that takes a pod.", how)
 
 
-def _a_namespace(runtime: KubernetesRuntime, among: Iterable[str]) -> str | None:
+def _find_namespace(runtime: KubernetesRuntime, among: Iterable[str]) -> str | None:
     for name in among:
         answer, _ = runtime.api.call("GET", f"/api/v1/namespaces/{name}", handles=("gone",))
         if answer.next_step == "done":
@@ -290,5 +298,5 @@ def _version(text: str) -> tuple[int, int]:
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
-def _some(given: list[str]) -> str:
+def _join_some(given: list[str]) -> str:
     return ", ".join(given[:3]) + (f" and {len(given) - 3} more" if len(given) > 3 else "")

@@ -20,7 +20,7 @@ RBAC = "rbac.authorization.k8s.io"
 def ensure_team_namespace(api: ApiServer, config: InstallConfig, gid: int) -> None:
     name = names.name_team_namespace(config.install, gid)
     things = build_namespace(name, config, {names.LABEL_TEAM: str(gid)})
-    _ensure(api, config, [*things, *build_network_policies(name, config), build_names(name, config)])
+    _ensure(api, config, [*things, *build_network_policies(name, config), build_gang_service(name, config)])
     if config.storage is not None:
         # Not applied: a claim is immutable.
         claims = f"/api/v1/namespaces/{name}/persistentvolumeclaims"
@@ -41,15 +41,17 @@ def build_logins(name: str, config: InstallConfig, logins: Iterable[RegistryLogi
 
     Source: Kubernetes' "Pull an Image from a Private Registry".
     """
-    known = {each.registry: _auth(each) for each in logins}
+    known = {each.registry: _encode_login(each) for each in logins}
     if DEFAULT_REGISTRY in known:
         known |= {OLD_NAME: known[DEFAULT_REGISTRY]}
     text = json.dumps({"auths": {registry: {"auth": auth} for registry, auth in sorted(known.items())}})
     data = {".dockerconfigjson": base64.b64encode(text.encode()).decode()}
-    return _object("v1", "Secret", names.LOGINS, name, config, {"type": "kubernetes.io/dockerconfigjson", "data": data})
+    return _build_object(
+        "v1", "Secret", names.LOGINS, name, config, {"type": "kubernetes.io/dockerconfigjson", "data": data}
+    )
 
 
-def _auth(login: RegistryLogin) -> str:
+def _encode_login(login: RegistryLogin) -> str:
     return base64.b64encode(f"{login.user}:{login.password}".encode()).decode()
 
 
@@ -64,12 +66,12 @@ def build_namespace(name: str, config: InstallConfig, labels: dict[str, str]) ->
             "kind": "Namespace",
             "metadata": {"name": name, "labels": {**ours, **security, **version, **labels}},
         },
-        *_own_rights(name, config),
-        _object("v1", "ServiceAccount", "default", name, config, {"automountServiceAccountToken": False}),
+        *_build_role_binding(name, config),
+        _build_object("v1", "ServiceAccount", "default", name, config, {"automountServiceAccountToken": False}),
     ]
 
 
-def _own_rights(name: str, config: InstallConfig) -> list[dict]:
+def _build_role_binding(name: str, config: InstallConfig) -> list[dict]:
     if not config.account:
         return []
     namespace, _, account = config.account.partition(":")
@@ -77,23 +79,23 @@ def _own_rights(name: str, config: InstallConfig) -> list[dict]:
         "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": f"{config.install}-team"},
         "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}],
     }
-    return [_object(f"{RBAC}/v1", "RoleBinding", config.install, name, config, rights)]
+    return [_build_object(f"{RBAC}/v1", "RoleBinding", config.install, name, config, rights)]
 
 
 def build_network_policies(name: str, config: InstallConfig) -> list[dict]:
     policy = build_network_policy(config.install, config.private)
     nothing = {"services.nodeports": "0", "services.loadbalancers": "0", "requests.nvidia.com/gpu": "0"}
     return [
-        _object("networking.k8s.io/v1", "NetworkPolicy", "tessera", name, config, {"spec": policy}),
-        _object("v1", "ResourceQuota", "tessera", name, config, {"spec": {"hard": nothing}}),
+        _build_object("networking.k8s.io/v1", "NetworkPolicy", "tessera", name, config, {"spec": policy}),
+        _build_object("v1", "ResourceQuota", "tessera", name, config, {"spec": {"hard": nothing}}),
     ]
 
 
-def build_names(name: str, config: InstallConfig) -> dict:
+def build_gang_service(name: str, config: InstallConfig) -> dict:
     """Return the headless Service that names gang pods `t-<uuid>.tasks`, ready or not."""
     selector = {names.LABEL_INSTALL: config.install, names.LABEL_GANG: "yes"}
     spec = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": selector}
-    return _object("v1", "Service", names.GANG_SERVICE, name, config, {"spec": spec})
+    return _build_object("v1", "Service", names.GANG_SERVICE, name, config, {"spec": spec})
 
 
 def build_claim(name: str, config: InstallConfig, storage: Storage) -> dict:
@@ -103,10 +105,10 @@ def build_claim(name: str, config: InstallConfig, storage: Storage) -> dict:
         "storageClassName": storage.storage_class,
         "resources": {"requests": {"storage": storage.size}},
     }
-    return _object("v1", "PersistentVolumeClaim", names.name_claim(config.install), name, config, {"spec": asked})
+    return _build_object("v1", "PersistentVolumeClaim", names.name_claim(config.install), name, config, {"spec": asked})
 
 
-def _object(version: str, kind: str, name: str, namespace: str, config: InstallConfig, rest: dict) -> dict:
+def _build_object(version: str, kind: str, name: str, namespace: str, config: InstallConfig, rest: dict) -> dict:
     labels = {names.LABEL_MANAGED: names.MANAGER, names.LABEL_INSTALL: config.install}
     meta = {"name": name, "namespace": namespace, "labels": labels}
     return {"apiVersion": version, "kind": kind, "metadata": meta, **rest}
@@ -139,14 +141,14 @@ def _apply(api: ApiServer, thing: dict) -> None:
     query = {"fieldManager": names.MANAGER, "force": "true"}
     for more in range(TRIES - 1, -1, -1):
         answer, _ = api.call(
-            "PATCH", _path(thing), thing, query=query, content=APPLY_PATCH, handles=("no_right",) if more else ()
+            "PATCH", _build_path(thing), thing, query=query, content=APPLY_PATCH, handles=("no_right",) if more else ()
         )
         if answer.next_step == "done":
             return
         time.sleep(RIGHTS_S)
 
 
-def _path(thing: dict) -> str:
+def _build_path(thing: dict) -> str:
     version, meta = thing["apiVersion"], thing["metadata"]
     root = f"/apis/{version}" if "/" in version else f"/api/{version}"
     inside = f"/namespaces/{meta['namespace']}" if "namespace" in meta else ""

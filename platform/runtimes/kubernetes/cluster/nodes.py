@@ -22,31 +22,31 @@ MIB = 1 << 20
 def build_node_view(node: Thing, foreign: tuple[int, int] = (0, 0), *, tolerated: tuple[str, ...] = ()) -> NodeView:
     """Build the view. foreign: (millicores, MiB) requested by foreign pods."""
     name, allocatable = node["metadata"]["name"], node["status"].get("allocatable", {})
-    inventory = _inventory(node)
-    gpus = _cards(inventory, name, allocatable)
+    inventory = _read_inventory(node)
+    gpus = _read_cards(inventory, name, allocatable)
     return NodeView(
         name=name,
-        address=_address(node),
+        address=_read_address(node),
         boot_id=node["status"].get("nodeInfo", {}).get("bootID", ""),
         cpu_milli=max(round(parse_quantity(allocatable.get("cpu", "0")) * 1000) - foreign[0], 0),
         memory_mib=max(int(parse_quantity(allocatable.get("memory", "0"))) // MIB - foreign[1], 0),
         numa=tuple(_numa(each) for each in inventory.get("numa", ())),
         gpus=gpus,
-        links=_matrix(inventory.get("links"), len(gpus)),
-        ready=is_ready(node) and not node["spec"].get("unschedulable") and not _forbidding(node, tolerated),
-        facts=_facts(node),
+        links=_read_links(inventory.get("links"), len(gpus)),
+        ready=is_ready(node) and not node["spec"].get("unschedulable") and not _repels(node, tolerated),
+        facts=_read_facts(node),
         pcie=tuple(tuple(row) for row in inventory.get("pcie", ())),
-        held=_images(node),
+        held=_list_images(node),
     )
 
 
 def is_ready(node: Thing) -> bool:
-    return _ready(node) == "True"
+    return _read_readiness(node) == "True"
 
 
 def is_silent(node: Thing) -> bool:
     """Return whether its kubelet is silent, so its pods' state is unknown."""
-    return _ready(node) == "Unknown"
+    return _read_readiness(node) == "Unknown"
 
 
 def sum_foreign_requests(pods: Iterable[Thing]) -> dict[str, tuple[int, int]]:
@@ -56,36 +56,36 @@ def sum_foreign_requests(pods: Iterable[Thing]) -> dict[str, tuple[int, int]]:
         node = pod["spec"].get("nodeName")
         if node and pod.get("status", {}).get("phase") not in ("Succeeded", "Failed"):
             cpu, memory = asked.get(node, (0, 0))
-            more = _asks(pod["spec"])
+            more = _sum_requests(pod["spec"])
             asked[node] = (cpu + more[0], memory + more[1])
     return asked
 
 
-def _asks(spec: Thing) -> tuple[int, int]:
+def _sum_requests(spec: Thing) -> tuple[int, int]:
     together, before = [0, 0], [0, 0]
     for container in spec.get("containers", ()):
-        cpu, memory = _requests(container)
+        cpu, memory = _read_requests(container)
         together = [together[0] + cpu, together[1] + memory]
     for container in spec.get("initContainers", ()):
-        cpu, memory = _requests(container)
+        cpu, memory = _read_requests(container)
         if container.get("restartPolicy") == "Always":  # a sidecar
             together = [together[0] + cpu, together[1] + memory]
         else:
             before = [max(before[0], cpu), max(before[1], memory)]
     over = spec.get("overhead") or {}
-    cpu, memory = _amounts(over)
+    cpu, memory = _read_amounts(over)
     return max(together[0], before[0]) + cpu, max(together[1], before[1]) + memory
 
 
-def _requests(container: Thing) -> tuple[int, int]:
-    return _amounts(container.get("resources", {}).get("requests") or {})
+def _read_requests(container: Thing) -> tuple[int, int]:
+    return _read_amounts(container.get("resources", {}).get("requests") or {})
 
 
-def _amounts(asked: Mapping[str, str]) -> tuple[int, int]:
+def _read_amounts(asked: Mapping[str, str]) -> tuple[int, int]:
     return round(parse_quantity(asked.get("cpu", "0")) * 1000), -(-int(parse_quantity(asked.get("memory", "0"))) // MIB)
 
 
-def _inventory(node: Thing) -> dict[str, Any]:
+def _read_inventory(node: Thing) -> dict[str, Any]:
     try:
         found = json.loads(node["metadata"].get("annotations", {}).get(names.ANNOTATION_INVENTORY, "{}"))
     except ValueError:
@@ -93,7 +93,7 @@ def _inventory(node: Thing) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _cards(inventory: Mapping[str, Any], node: str, allocatable: Mapping[str, str]) -> tuple[GpuView, ...]:
+def _read_cards(inventory: Mapping[str, Any], node: str, allocatable: Mapping[str, str]) -> tuple[GpuView, ...]:
     if "gpus" in inventory:
         told = sorted(inventory["gpus"], key=lambda card: card["index"])
         return tuple(GpuView(**card | {"simulated": True, "mode": SIMULATED}) for card in told)
@@ -121,7 +121,7 @@ def _cards(inventory: Mapping[str, Any], node: str, allocatable: Mapping[str, st
     )
 
 
-def _images(node: Thing) -> tuple[HeldView, ...]:
+def _list_images(node: Thing) -> tuple[HeldView, ...]:
     """List cached images by digest and tags: the kubelet reports its 50 largest."""
     told = node["status"].get("images") or ()
     return tuple(
@@ -135,23 +135,23 @@ def _numa(told: Thing) -> NumaView:
     return NumaView(told["id"], tuple(told["cpus"]), told["memory_mib"], told.get("socket"))
 
 
-def _matrix(rows: list[list[str]] | None, size: int) -> tuple[tuple[str, ...], ...]:
+def _read_links(rows: list[list[str]] | None, size: int) -> tuple[tuple[str, ...], ...]:
     if rows:
         return tuple(tuple(row) for row in rows)
     return tuple(tuple("X" if i == j else "SYS" for j in range(size)) for i in range(size))
 
 
-def _address(node: Thing) -> str:
+def _read_address(node: Thing) -> str:
     found = {each["type"]: each["address"] for each in node["status"].get("addresses", ())}
     return found.get("InternalIP") or found.get("Hostname", "")
 
 
-def _ready(node: Thing) -> str:
+def _read_readiness(node: Thing) -> str:
     conditions = node["status"].get("conditions", ())
     return next((each["status"] for each in conditions if each["type"] == "Ready"), "Unknown")
 
 
-def _forbidding(node: Thing, tolerated: tuple[str, ...]) -> bool:
+def _repels(node: Thing, tolerated: tuple[str, ...]) -> bool:
     """Return whether a taint repels our pods; node conditions are judged elsewhere."""
     known = {f"{names.DOMAIN}/managed", *tolerated}
     taints = node["spec"].get("taints", ())
@@ -169,7 +169,7 @@ NO_MPS = (
 )
 
 
-def _facts(node: Thing) -> dict[str, str]:
+def _read_facts(node: Thing) -> dict[str, str]:
     info = node["status"].get("nodeInfo", {})
     told = {
         "kernel": info.get("kernelVersion", ""),

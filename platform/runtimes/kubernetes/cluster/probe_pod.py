@@ -38,14 +38,14 @@ def run_probe(api: ApiServer, config: InstallConfig, namespace: str) -> Iterator
     _, pod = api.call("POST", path, build_probe(config, namespace))
     mine = f"{path}/{pod['metadata']['name']}"
     try:
-        code, words = _wait(api, mine)
+        code, words = _wait_for_exit(api, mine)
     finally:
         api.call("DELETE", mine, handles=("gone",))
     if code is None:
         remedy = f"Look at the events of the namespace {namespace}, and at TESSERA_IMAGE, whose sh it ran."
         yield Finding("network", "note", f"The pod that should try it did not end: {words}", remedy)
         return
-    yield _policies(code)
+    yield _judge_policies(code)
     if code & NAMELESS:
         remedy = (
             "Tasks may ask the pods of kube-system for names. Where the cluster's DNS is elsewhere, name it in "
@@ -81,7 +81,7 @@ def build_probe(config: InstallConfig, namespace: str) -> dict:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
 
 
-def _policies(code: int) -> Finding:
+def _judge_policies(code: int) -> Finding:
     if code & OPEN:
         remedy = "Use a network plugin that enforces NetworkPolicies, such as Cilium or Calico."
         return Finding("network", "bad", "A task reached the API server, which its team's policy closes.", remedy)
@@ -93,7 +93,7 @@ def _policies(code: int) -> Finding:
     return Finding("network", "ok", "A task cannot reach the API server: network policies hold.")
 
 
-def _wait(api: ApiServer, path: str) -> tuple[int | None, str]:
+def _wait_for_exit(api: ApiServer, path: str) -> tuple[int | None, str]:
     """Return (exit code, ""), or (None, the cluster's reason) after WITHIN_S."""
     until = time.monotonic() + WITHIN_S
     while True:

@@ -40,7 +40,7 @@ PLACE_S = 30
 """Seconds a pod may stay unschedulable on its node before the task is refused there."""
 SETUP_S = 600
 """Seconds a node may take for a pod's volumes and network. During the image pull that follows the status looks the
-same; only events tell the two apart (pulls.py).
+same; only events tell the two apart (image_pulls.py).
 """
 
 DISRUPTED = {
@@ -60,7 +60,7 @@ def find_start_failure(pod: Pod, now: datetime, *, may_fetch: bool = False) -> t
 
     may_fetch: the image is being pulled, or its events are unknown.
     """
-    looks = (_has_no_place, _has_no_container) if may_fetch else (_has_no_place, _is_not_set_up, _has_no_container)
+    looks = (_is_unschedulable, _lacks_container) if may_fetch else (_is_unschedulable, _lacks_setup, _lacks_container)
     for look in looks:
         cause, words, hopeless = look(pod, now)
         if cause:
@@ -85,11 +85,11 @@ def explain_broken_start(words: str) -> str:
 
 def read_disruption(pod: Pod) -> tuple[str, str]:
     """Return (cause, message) if Kubernetes itself ended the pod."""
-    told = _condition(pod, "DisruptionTarget")
-    if told.get("status") != "True":
+    condition = _find_condition(pod, "DisruptionTarget")
+    if condition.get("status") != "True":
         return "", ""
-    words = f"{told.get('reason', '')}: {told.get('message', '')}".strip(": ")
-    return DISRUPTED.get(told.get("reason", ""), "evicted"), words
+    words = f"{condition.get('reason', '')}: {condition.get('message', '')}".strip(": ")
+    return DISRUPTED.get(condition.get("reason", ""), "evicted"), words
 
 
 def strip_pull_words(message: str) -> str:
@@ -114,23 +114,23 @@ def read_time(text: str | None) -> datetime | None:
     return at if at.year > 1970 else None
 
 
-def _has_no_place(pod: Pod, now: datetime) -> tuple[str, str, bool]:
-    told = _condition(pod, "PodScheduled")
-    if pod["spec"].get("nodeName") or (told.get("status"), told.get("reason")) != ("False", "Unschedulable"):
+def _is_unschedulable(pod: Pod, now: datetime) -> tuple[str, str, bool]:
+    condition = _find_condition(pod, "PodScheduled")
+    if pod["spec"].get("nodeName") or (condition.get("status"), condition.get("reason")) != ("False", "Unschedulable"):
         return "", "", False
-    return "refused_by_node", told.get("message", ""), _age_s(told.get("lastTransitionTime"), now) > PLACE_S
+    return "refused_by_node", condition.get("message", ""), _age_s(condition.get("lastTransitionTime"), now) > PLACE_S
 
 
-def _is_not_set_up(pod: Pod, now: datetime) -> tuple[str, str, bool]:
-    told = _condition(pod, "PodReadyToStartContainers")
-    if told.get("status") != "False" or read_container_state(pod).get("waiting", {}).get("reason") in FAILING:
+def _lacks_setup(pod: Pod, now: datetime) -> tuple[str, str, bool]:
+    condition = _find_condition(pod, "PodReadyToStartContainers")
+    if condition.get("status") != "False" or read_container_state(pod).get("waiting", {}).get("reason") in FAILING:
         return "", "", False
-    hopeless = _age_s(told.get("lastTransitionTime"), now) > SETUP_S
+    hopeless = _age_s(condition.get("lastTransitionTime"), now) > SETUP_S
     words = f"Its node has not made its volumes and its network in {SETUP_S} s."
     return ("refused_by_node", words, True) if hopeless else ("", "", False)
 
 
-def _has_no_container(pod: Pod, now: datetime) -> tuple[str, str, bool]:
+def _lacks_container(pod: Pod, now: datetime) -> tuple[str, str, bool]:
     waiting = read_container_state(pod).get("waiting", {})
     reason = waiting.get("reason", "")
     cause, message = FAILING.get(reason, ""), waiting.get("message", "")
@@ -141,9 +141,9 @@ def _has_no_container(pod: Pod, now: datetime) -> tuple[str, str, bool]:
     return cause, words, old or reason == "InvalidImageName"
 
 
-def _condition(pod: Pod, kind: str) -> Mapping[str, Any]:
-    told = pod.get("status", {}).get("conditions", ())
-    return next((each for each in told if each["type"] == kind), {})
+def _find_condition(pod: Pod, kind: str) -> Mapping[str, Any]:
+    conditions = pod.get("status", {}).get("conditions", ())
+    return next((each for each in conditions if each["type"] == kind), {})
 
 
 def _age_s(since: str | None, now: datetime) -> float:

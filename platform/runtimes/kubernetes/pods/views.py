@@ -42,7 +42,7 @@ def build_view(
 ) -> ContainerView:
     """Build the view. silent: nodes without contact. may_fetch: see find_start_failure."""
     if has_ended(pod):
-        return _ended_view(pod)
+        return _build_ended_view(pod)
     state, node = read_container_state(pod), read_node(pod)
     running = state.get("running")
     phase: Phase = "lost" if node in silent and node else "running" if running else "starting"
@@ -119,11 +119,11 @@ def has_run(pod: Pod) -> bool:
     return "running" in state or read_time(state.get("terminated", {}).get("startedAt")) is not None
 
 
-def _ended_view(pod: Pod) -> ContainerView:
+def _build_ended_view(pod: Pod) -> ContainerView:
     done = read_container_state(pod).get("terminated") or {}
-    cause, detail, saved = _cause(pod, done)
+    cause, detail, saved = _read_cause(pod, done)
     started = read_time(done.get("startedAt"))
-    code, number = _exit(done)
+    code, number = _read_exit(done)
     if cause in NO_CODE:
         code, number = None, None
     return ContainerView(
@@ -135,18 +135,18 @@ def _ended_view(pod: Pod) -> ContainerView:
         cause=cause,
         detail=detail,
         started_at=started,
-        ended_at=read_time(done.get("finishedAt")) or _asked_at(pod) or _made_at(pod),
+        ended_at=read_time(done.get("finishedAt")) or _read_deletion_time(pod) or _read_creation_time(pod),
         address=pod.get("status", {}).get("podIP", ""),
         epoch=read_epoch(pod),
         checkpointed_at=saved,
     )
 
 
-def _cause(pod: Pod, done: Mapping[str, Any]) -> tuple[str, str, datetime | None]:
+def _read_cause(pod: Pod, done: Mapping[str, Any]) -> tuple[str, str, datetime | None]:
     """Return (cause, detail, last checkpoint)."""
-    told, saved = _told(done)
+    told, saved = _read_message(done)
     reason, why = done.get("reason", ""), read_status_words(pod)
-    if end := _noted_end(pod):
+    if end := _read_recorded_end(pod):
         return end[0], end[1], saved
     if not done or (read_time(done.get("startedAt")) is None and reason not in STARTERS):
         never = is_terminating(pod) and not why and not read_disruption(pod)[0]
@@ -160,7 +160,7 @@ def _cause(pod: Pod, done: Mapping[str, Any]) -> tuple[str, str, datetime | None
         return "time_limit", why, saved
     by_cluster, words = read_disruption(pod)
     by_cluster = by_cluster or ENDED_BY_NODE.get(pod["status"].get("reason", ""), "")
-    if by_cluster and (told or _exit(done) != (0, None)):
+    if by_cluster and (told or _read_exit(done) != (0, None)):
         return by_cluster, why or words, saved
     if reason == NOT_FOUND:
         return "container_lost", why or done.get("message", ""), saved
@@ -176,16 +176,16 @@ def _was_killed(pod: Pod, done: Mapping[str, Any]) -> bool:
 
     A kubelet's final deletion, without grace, overwrites the timestamp; then only the signal can tell.
     """
-    number = _exit(done)[1]
+    number = _read_exit(done)[1]
     if number is None or not is_terminating(pod):
         return False
     if not pod["metadata"].get("deletionGracePeriodSeconds"):
         return number in (signal.SIGTERM, signal.SIGKILL)
-    asked, ended = _asked_at(pod), read_time(done.get("finishedAt"))
+    asked, ended = _read_deletion_time(pod), read_time(done.get("finishedAt"))
     return asked is not None and ended is not None and ended >= asked
 
 
-def _told(done: Mapping[str, Any]) -> tuple[str, datetime | None]:
+def _read_message(done: Mapping[str, Any]) -> tuple[str, datetime | None]:
     """Parse supervisor.sh's (cause, last checkpoint). The task could forge it, but only about itself."""
     found = MESSAGE.fullmatch(done.get("message", ""))
     if not found:
@@ -193,7 +193,7 @@ def _told(done: Mapping[str, Any]) -> tuple[str, datetime | None]:
     return found[1], datetime.fromtimestamp(int(found[2]), UTC) if found[2] else None
 
 
-def _noted_end(pod: Pod) -> tuple[str, str] | None:
+def _read_recorded_end(pod: Pod) -> tuple[str, str] | None:
     try:
         end = json.loads(read_annotations(pod)[names.ANNOTATION_END])
         return end["cause"], end["detail"]
@@ -201,7 +201,7 @@ def _noted_end(pod: Pod) -> tuple[str, str] | None:
         return None
 
 
-def _exit(done: Mapping[str, Any]) -> tuple[int | None, int | None]:
+def _read_exit(done: Mapping[str, Any]) -> tuple[int | None, int | None]:
     """Return (exit code, signal); engines report signals as 128 + number."""
     code = done.get("exitCode")
     if code is not None and 128 < code <= 128 + 31:
@@ -209,7 +209,7 @@ def _exit(done: Mapping[str, Any]) -> tuple[int | None, int | None]:
     return code, None
 
 
-def _asked_at(pod: Pod) -> datetime | None:
+def _read_deletion_time(pod: Pod) -> datetime | None:
     """Return when deletion was requested: the timestamp minus the grace."""
     at = read_time(pod["metadata"].get("deletionTimestamp"))
     if at is None:
@@ -217,5 +217,5 @@ def _asked_at(pod: Pod) -> datetime | None:
     return datetime.fromtimestamp(at.timestamp() - pod["metadata"].get("deletionGracePeriodSeconds", 0), UTC)
 
 
-def _made_at(pod: Pod) -> datetime | None:
+def _read_creation_time(pod: Pod) -> datetime | None:
     return read_time(pod["metadata"].get("creationTimestamp"))

@@ -60,7 +60,7 @@ def check_files(spec: TaskSpec, storage: Storage | None) -> None:
             )
         return
     if spec.code_path:
-        _inside(storage, spec.code_path)
+        _relative_path(storage, spec.code_path)
     for mount in spec.mounts:
         _check_mount(spec, mount, storage)
 
@@ -68,8 +68,8 @@ def check_files(spec: TaskSpec, storage: Storage | None) -> None:
 def prepare_files(spec: TaskSpec, storage: Storage) -> None:
     """Make home and team folder, and let the task read its code. Raises Rejected if the code is gone, Unavailable."""
     try:
-        for place in (AreaId("home", spec.uid), AreaId("team", spec.gid)):
-            ensure_area(storage.files, place, uid=spec.uid, gid=spec.gid)
+        for area in (AreaId("home", spec.uid), AreaId("team", spec.gid)):
+            ensure_area(storage.files, area, uid=spec.uid, gid=spec.gid)
     except OSError as error:
         raise Unavailable(f"The folders of {spec.user} and {spec.team} could not be made: {error}") from error
     try:
@@ -89,10 +89,10 @@ def build_volumes(install: str, storage: Storage | None) -> list[dict]:
 def build_mounts(spec: TaskSpec, storage: Storage | None, seen_at: str) -> list[dict]:
     if storage is None:
         return []
-    places = {"home": AreaId("home", spec.uid), "team": AreaId("team", spec.gid)}
-    found = [_mount(storage, area_path(storage.files, places[kind]), f"{seen_at}/{kind}") for kind in places]
+    areas = {"home": AreaId("home", spec.uid), "team": AreaId("team", spec.gid)}
+    found = [_mount(storage, area_path(storage.files, areas[kind]), f"{seen_at}/{kind}") for kind in areas]
     for kind in sorted({mount.place.kind for mount in spec.mounts if mount.place and mount.read_only}):
-        path = area_path(storage.files, places[kind])
+        path = area_path(storage.files, areas[kind])
         found.append(_mount(storage, path, _read_only(seen_at, kind), read_only=True))
     if spec.code_path:
         found.append(_mount(storage, spec.code_path, build_code_path(spec, seen_at), read_only=True))
@@ -124,11 +124,11 @@ def _read_only(seen_at: str, kind: str) -> str:
 
 
 def _mount(storage: Storage, path: str | os.PathLike, seen_at: str, *, read_only: bool = False) -> dict:
-    mount = {"name": VOLUME, "mountPath": seen_at, "subPath": _inside(storage, path)}
+    mount = {"name": VOLUME, "mountPath": seen_at, "subPath": _relative_path(storage, path)}
     return mount | ({"readOnly": True} if read_only else {})
 
 
-def _inside(storage: Storage, path: str | os.PathLike) -> str:
+def _relative_path(storage: Storage, path: str | os.PathLike) -> str:
     """Return the path relative to the volume. Raises Rejected outside."""
     found = os.path.relpath(os.path.normpath(path), storage.root)
     if found.split("/")[0] in (".", ".."):
@@ -138,7 +138,7 @@ def _inside(storage: Storage, path: str | os.PathLike) -> str:
 
 def _check_mount(spec: TaskSpec, mount: Mount, storage: Storage) -> None:
     if mount.place is None:
-        _inside(storage, mount.source)
+        _relative_path(storage, mount.source)
         if not mount.read_only or os.path.normpath(mount.target) != mount.source:
             raise Rejected(f"{mount.target} cannot be had: what the platform itself prepares is mounted as it lies.")
         return

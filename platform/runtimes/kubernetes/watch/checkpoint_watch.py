@@ -18,14 +18,14 @@ from runtimes.storage.open_beneath import open_beneath
 
 log = logging.getLogger("tessera.kubernetes")
 
-LOOK_EVERY_S = 10.0
-HOME_WORDS = "~/"
+CHECK_EVERY_S = 10.0
+HOME = "~/"
 
 
 def build_checkpoint_annotation(folder: str, uid: int) -> str:
     """Return the annotation "uid/path" for a folder in the home, else ""."""
-    path = os.path.normpath(folder.removeprefix(HOME_WORDS))
-    return f"{uid}/{path}" if folder.startswith(HOME_WORDS) and path.split("/")[0] != ".." else ""
+    path = os.path.normpath(folder.removeprefix(HOME))
+    return f"{uid}/{path}" if folder.startswith(HOME) and path.split("/")[0] != ".." else ""
 
 
 class CheckpointWatch:
@@ -35,7 +35,7 @@ class CheckpointWatch:
         self._homes, self._pods, self._changed = homes, pods, changed
         self._found: Mapping[str, datetime] = {}
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._follow, name="follow-saves", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="watch-checkpoints", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -57,8 +57,8 @@ class CheckpointWatch:
         if changed:
             self._changed.set()
 
-    def _follow(self) -> None:
-        while not self._ended.wait(LOOK_EVERY_S):
+    def _run(self) -> None:
+        while not self._ended.wait(CHECK_EVERY_S):
             try:
                 with suppress(Unavailable):  # no pods known yet
                     self.check_folders()

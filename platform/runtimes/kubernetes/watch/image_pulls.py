@@ -17,7 +17,7 @@ log = logging.getLogger("tessera.kubernetes")
 
 Pod = Mapping[str, Any]
 
-LOOK_AFTER_S = 4.0
+ASK_AFTER_S = 4.0
 """Quicker starts are not asked about."""
 AGAIN_S = 10.0
 AT_ONCE = 4
@@ -32,37 +32,37 @@ class ImagePulls:
         self._api = api
         self._known: dict[str, tuple[float, datetime | None]] = {}  # {uid: (asked at, pulling since)}
 
-    def look(self, pods: Iterable[Pod], now: datetime) -> dict[str, datetime | None]:
+    def list_pulls(self, pods: Iterable[Pod], now: datetime) -> dict[str, datetime | None]:
         """Return {uid: pulling since, or None} of slow pods with known events. pods: all there are."""
         slow = {pod["metadata"]["uid"]: pod for pod in pods if _is_slow(pod, now)}
         self._known = {uid: known for uid, known in self._known.items() if uid in slow}
         for uid in sorted(slow, key=self._asked_at)[:AT_ONCE]:
             if time.monotonic() - self._asked_at(uid) > AGAIN_S:
-                self._ask(slow[uid])
+                self._read_pull(slow[uid])
         return {uid: since for uid, (_, since) in self._known.items()}
 
-    def is_fetched(self, pod: Pod) -> bool:
+    def is_pulling(self, pod: Pod) -> bool:
         """Return whether events show a pull now."""
         try:
-            return find_newest_pull(self._events(pod)) is not None
+            return find_newest_pull(self._list_events(pod)) is not None
         except Unavailable:
             return False
 
     def _asked_at(self, uid: str) -> float:
         return self._known.get(uid, (float("-inf"), None))[0]
 
-    def _ask(self, pod: Pod) -> None:
+    def _read_pull(self, pod: Pod) -> None:
         """Read a pod's events. They expire after an hour: without any, the last answer stays."""
         uid = pod["metadata"]["uid"]
         try:
-            told = [event for event in self._events(pod) if event.get("reason") in PULL_EVENTS]
+            told = [event for event in self._list_events(pod) if event.get("reason") in PULL_EVENTS]
         except Unavailable as away:
             log.info("nobody tells what %s waits for: %s", pod["metadata"]["name"], away)
             return
         before = self._known.get(uid, (0.0, None))[1]
         self._known[uid] = (time.monotonic(), find_newest_pull(told) if told else before)
 
-    def _events(self, pod: Pod) -> list[dict[str, Any]]:
+    def _list_events(self, pod: Pod) -> list[dict[str, Any]]:
         meta = pod["metadata"]
         path = f"/api/v1/namespaces/{meta['namespace']}/events"
         _, found = self._api.call("GET", path, query={"fieldSelector": f"involvedObject.uid={meta['uid']}"})
@@ -72,7 +72,7 @@ class ImagePulls:
 def find_newest_pull(events: Iterable[Mapping[str, Any]]) -> datetime | None:
     """Return since when the kubelet pulls; None if it does not."""
     telling = [event for event in events if event.get("reason") in PULL_EVENTS]
-    told = [(at, event["reason"]) for event in telling if (at := _at(event)) is not None]
+    told = [(at, event["reason"]) for event in telling if (at := _read_event_time(event)) is not None]
     at, reason = max(told, default=(None, ""))
     return at if reason == "Pulling" else None
 
@@ -84,8 +84,8 @@ def _is_slow(pod: Pod, now: datetime) -> bool:
         return False
     states = [each.get("state", {}) for each in status.get("containerStatuses", ())]
     waits = all(state.get("waiting", {}).get("reason") == "ContainerCreating" for state in states)
-    return waits and (now - began).total_seconds() > LOOK_AFTER_S
+    return waits and (now - began).total_seconds() > ASK_AFTER_S
 
 
-def _at(event: Mapping[str, Any]) -> datetime | None:
+def _read_event_time(event: Mapping[str, Any]) -> datetime | None:
     return read_time(event.get("lastTimestamp") or event.get("eventTime") or event["metadata"]["creationTimestamp"])

@@ -64,16 +64,16 @@ class InformerCache:
             raise Expired(str(thing)) if thing.get("code") == GONE else Unavailable(str(thing)[:300])
         if kind not in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK") or not _version(thing):
             raise Unavailable(f"An event of the kind {kind!r} came, without a version.")
-        changed = set() if kind == "BOOKMARK" else self._carry_on(str(kind), thing)
+        changed = set() if kind == "BOOKMARK" else self._apply_change(str(kind), thing)
         if not is_older(_version(thing), self.version):
             self.version = _version(thing)
         return changed
 
-    def _carry_on(self, kind: str, thing: Thing) -> set[str]:
+    def _apply_change(self, kind: str, thing: Thing) -> set[str]:
         """Apply a change unless it is late or a repeat."""
         key = build_key(thing)
         known = self.things.get(key)
-        if known is not None and (is_older(_version(thing), _version(known)) or _same(known, thing, kind)):
+        if known is not None and (is_older(_version(thing), _version(known)) or _is_repeat(known, thing, kind)):
             return set()
         if kind == "DELETED":
             if self._gone is not None:
@@ -114,5 +114,5 @@ def _version(thing: Mapping[str, Any]) -> str:
     return thing.get("metadata", {}).get("resourceVersion", "")
 
 
-def _same(known: Thing, thing: Thing, kind: str) -> bool:
+def _is_repeat(known: Thing, thing: Thing, kind: str) -> bool:
     return kind != "DELETED" and _version(known) == _version(thing)

@@ -38,7 +38,7 @@ SHORT_S = 1.0
 
 
 class Reflector:
-    """Keeps one Mirror current in threads of its own."""
+    """Keeps one informer cache current in threads of its own."""
 
     def __init__(
         self,
@@ -56,11 +56,11 @@ class Reflector:
     ):
         self.kind, self.restarts = kind, Counter[str]()
         self._api, self._path, self._labels = api, path, labels
-        self._mirror, self._changed = InformerCache(trim), changed
+        self._cache, self._changed = InformerCache(trim), changed
         self._dice = dice or random.Random()  # noqa: S311 - jitter is no secret
         self._backoff = Backoff(self._dice)
         self._check_every_s, self._behind_s, self._silence_s = check_every_s, behind_s, silence_s
-        self._heard_at = time.monotonic()
+        self._contact_at = time.monotonic()
         self._listed = False
         self._lock, self._ended = threading.Lock(), threading.Event()
         self._threads = [
@@ -78,14 +78,14 @@ class Reflector:
         self._ended.set()
 
     def age_s(self) -> float:
-        return time.monotonic() - self._heard_at
+        return time.monotonic() - self._contact_at
 
-    def objects(self) -> list[Thing]:
+    def list_objects(self) -> list[Thing]:
         """Raise Unavailable before the first list."""
         with self._lock:
-            if not self._mirror.synced:
+            if not self._cache.synced:
                 raise Unavailable(f"The {self.kind} of the cluster are not known yet.")
-            return list(self._mirror.things.values())
+            return list(self._cache.things.values())
 
     def _run(self) -> None:
         while not self._ended.is_set():
@@ -109,51 +109,51 @@ class Reflector:
             self._ended.wait(self._backoff.failed(time.monotonic() - began))
 
     def _list(self) -> None:
-        listed = self._api.list_all(self._path, labels=self._labels, trim=self._mirror.trim)
+        listed = self._api.list_all(self._path, labels=self._labels, trim=self._cache.trim)
         with self._lock:
-            known = self._mirror.synced
-            changed = self._mirror.replace(listed)
+            known = self._cache.synced
+            changed = self._cache.replace(listed)
         if known and changed:
             self.restarts["missed"] += len(changed)
         self._listed = True
-        self._heard()
+        self._record_contact()
         self._changed.set()
 
     def _watch(self) -> None:
-        began, told = time.monotonic(), False
+        began, has_events = time.monotonic(), False
         seconds = round(self._dice.uniform(WATCH_LEAST_S, WATCH_MOST_S))
         events = self._api.watch(
-            self._path, labels=self._labels, version=self._mirror.version, seconds=seconds, silence_s=self._silence_s
+            self._path, labels=self._labels, version=self._cache.version, seconds=seconds, silence_s=self._silence_s
         )
         for event in events:
             with self._lock:
-                changed = self._mirror.apply(event)
-            told = True
-            self._heard()
+                changed = self._cache.apply(event)
+            has_events = True
+            self._record_contact()
             if changed:
                 self._changed.set()
             if self._ended.is_set():
                 return
         self.restarts["ended"] += 1
-        if not told and time.monotonic() - began < SHORT_S:
+        if not has_events and time.monotonic() - began < SHORT_S:
             raise Unavailable("The watch ended at once.")
 
     def _check(self) -> None:
         while not self._ended.wait(self._check_every_s):
             try:
-                if not self._is_true():
+                if not self._is_complete():
                     self._listed = False  # the open watch ends within seconds
             except Unavailable as away:
                 log.info("%s are not checked for the moment: %s", self.kind, away)
             except Exception:
                 log.exception("%s cannot be checked", self.kind)
 
-    def _is_true(self) -> bool:
+    def _is_complete(self) -> bool:
         """Return whether a fresh list holds nothing that events missed. Raises Unavailable."""
         with self._lock:
-            if not self._mirror.synced:
+            if not self._cache.synced:
                 return True
-            self._mirror.begin_check()
+            self._cache.begin_check()
         listed = self._api.list_versions(self._path, labels=self._labels)
         until = time.monotonic() + self._behind_s
         while self._is_behind(listed):
@@ -163,17 +163,17 @@ class Reflector:
                 log.warning("%s are behind a list of %.0f s ago: they are listed anew", self.kind, self._behind_s)
                 return False
         with self._lock:
-            missed = self._mirror.find_missed(listed)
+            missed = self._cache.find_missed(listed)
         if missed:
             log.warning("of %d %s no event told, such as %s: they are listed anew", len(missed), self.kind, min(missed))
         return not missed
 
     def _is_behind(self, listed: Listed) -> bool:
         with self._lock:
-            return self._mirror.is_behind(listed)
+            return self._cache.is_behind(listed)
 
-    def _heard(self) -> None:
-        self._heard_at = time.monotonic()
+    def _record_contact(self) -> None:
+        self._contact_at = time.monotonic()
         self._backoff.succeeded()
 
 
@@ -186,27 +186,31 @@ class ClusterView:
         self.pods = Reflector("pods", api, ALL_PODS, runtime.selector, trim_pod, self._changed)
         self.nodes = Reflector("nodes", api, ALL_NODES, runtime.node_labels, trim_node, self._changed)
         storage = runtime.config.storage
-        self.saves = CheckpointWatch(storage.files / "home", self.pods.objects, self._changed) if storage else None
+        self.checkpoints = (
+            CheckpointWatch(storage.files / "home", self.pods.list_objects, self._changed) if storage else None
+        )
 
     def __enter__(self) -> "ClusterView":
-        for follower in self._reflectors():
-            follower.start()
+        for reflector in self._reflectors():
+            reflector.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        for follower in self._reflectors():
-            follower.end()
+        for reflector in self._reflectors():
+            reflector.end()
 
     def _reflectors(self) -> list[Reflector | CheckpointWatch]:
-        return [self.pods, self.nodes, *([self.saves] if self.saves else [])]
+        return [self.pods, self.nodes, *([self.checkpoints] if self.checkpoints else [])]
 
     def list_containers(self) -> list[ContainerView]:
         """Raise Unavailable before the first lists."""
-        silent = frozenset(node["metadata"]["name"] for node in self.nodes.objects() if is_silent(node))
-        views, saves = self._runtime.views_of(self.pods.objects(), silent), self.saves
-        if saves is None:
+        silent = frozenset(node["metadata"]["name"] for node in self.nodes.list_objects() if is_silent(node))
+        views, checkpoints = self._runtime.build_views(self.pods.list_objects(), silent), self.checkpoints
+        if checkpoints is None:
             return views
-        saved = {one.uuid: at for one in views if one.checkpointed_at is None and (at := saves.newest_of(one.uuid))}
+        saved = {
+            one.uuid: at for one in views if one.checkpointed_at is None and (at := checkpoints.newest_of(one.uuid))
+        }
         return [replace(one, checkpointed_at=saved[one.uuid]) if one.uuid in saved else one for one in views]
 
     def is_there(self, uuid: str) -> bool:
@@ -225,10 +229,10 @@ class ClusterView:
 
     def measures(self) -> dict[str, float]:
         found: dict[str, float] = {}
-        for follower in (self.pods, self.nodes):
-            kind = f'kind="{follower.kind}"'
-            found[f"tessera_view_age_seconds{{{kind}}}"] = follower.age_s()
-            for reason, count in follower.restarts.items():
+        for reflector in (self.pods, self.nodes):
+            kind = f'kind="{reflector.kind}"'
+            found[f"tessera_view_age_seconds{{{kind}}}"] = reflector.age_s()
+            for reason, count in reflector.restarts.items():
                 found[f'tessera_watch_restarts_total{{{kind},reason="{reason}"}}'] = count
         with self._runtime.api.counts.lock:
             for (verb, status), count in self._runtime.api.counts.requests.items():
@@ -255,12 +259,12 @@ def trim_pod(pod: Thing) -> Thing:
     """Keep only fields that are read, since ten thousand pods are cached."""
     status, notes = pod.get("status", {}), read_annotations(pod)
     own = {name: text for name, text in notes.items() if not name.startswith(names.ANNOTATION_FILE)}
-    told = [_some(each, CONDITION) for each in status.get("conditions", ())]
-    states = [_some(each, ("state",)) for each in status.get("containerStatuses", ())]
+    conditions = [_pick(each, CONDITION) for each in status.get("conditions", ())]
+    states = [_pick(each, ("state",)) for each in status.get("containerStatuses", ())]
     return {
-        "metadata": {**_some(pod["metadata"], META), "annotations": own},
-        "spec": _some(pod["spec"], ("nodeName", "schedulingGates")),
-        "status": {**_some(status, STATUS), "conditions": told, "containerStatuses": states},
+        "metadata": {**_pick(pod["metadata"], META), "annotations": own},
+        "spec": _pick(pod["spec"], ("nodeName", "schedulingGates")),
+        "status": {**_pick(status, STATUS), "conditions": conditions, "containerStatuses": states},
     }
 
 
@@ -270,5 +274,5 @@ def trim_node(node: Thing) -> Thing:
     return {"metadata": meta, "spec": {}, "status": {"conditions": conditions}}
 
 
-def _some(thing: Thing, wanted: Iterable[str]) -> Thing:
+def _pick(thing: Thing, wanted: Iterable[str]) -> Thing:
     return {name: thing[name] for name in wanted if name in thing}

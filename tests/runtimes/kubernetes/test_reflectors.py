@@ -1,4 +1,4 @@
-"""A follower, against a server that says what it is told to."""
+"""A reflector, against a server that says what it is told to."""
 
 import json
 import random
@@ -21,18 +21,18 @@ class Scene:
         self.api = ApiServer(FixedSource(self.server.url), per_s=1000, burst=1000)
         self.changed = threading.Event()
         known = {"dice": random.Random(1), "silence_s": 30.0}
-        self.follower = Reflector("pods", self.api, "/pods", "a=b", trim_pod, self.changed, **known | options)
-        self.follower.start()
+        self.reflector = Reflector("pods", self.api, "/pods", "a=b", trim_pod, self.changed, **known | options)
+        self.reflector.start()
 
     def names(self) -> set[str]:
-        return {thing["metadata"]["name"] for thing in self.follower.objects()}
+        return {thing["metadata"]["name"] for thing in self.reflector.list_objects()}
 
     def asked(self) -> list[str]:
         """ "list", or the version from which a watch went on."""
         return [query.get("resourceVersion", "list") for *_, query, _ in self.server.asked]
 
     def close(self):
-        self.follower.end()
+        self.reflector.end()
         self.end.set()
         self.api.close()
         self.server.close()
@@ -72,7 +72,7 @@ def test_it_lists_and_then_watches_from_the_lists_version(scene):
 def test_a_cut_stream_goes_on_where_it_was(scene):
     now = scene(pods(7, "x"), stream(event("ADDED", "y", 8), event("ADDED", "z", 9)[:10]))
     wait_for(lambda: now.asked()[:3] == ["list", "7", "8"])
-    assert now.names() == {"x", "y"} and now.follower.restarts["unavailable"] == 1
+    assert now.names() == {"x", "y"} and now.reflector.restarts["unavailable"] == 1
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_a_cut_stream_goes_on_where_it_was(scene):
 def test_a_version_that_is_too_old_means_a_new_list_with_what_is_missing(scene, said):
     now = scene(pods(7, "x", "y"), said, pods(30, "y", "z"))
     wait_for(lambda: now.asked()[:4] == ["list", "7", "list", "30"])
-    assert now.names() == {"y", "z"} and now.follower.restarts["expired"] == 1
+    assert now.names() == {"y", "z"} and now.reflector.restarts["expired"] == 1
 
 
 def test_a_silent_stream_is_left(scene):
@@ -96,11 +96,11 @@ def test_a_silent_stream_is_left(scene):
 def test_a_server_that_is_away_is_asked_ever_more_seldom_and_the_view_ages(scene):
     now = scene(DROP, failure(500, "InternalError", "etcd"), DROP, pods(7, "x"))
     with pytest.raises(Unavailable, match="not known yet"):
-        now.follower.objects()
+        now.reflector.list_objects()
     wait_for(lambda: len(now.asked()) >= 2)
-    assert now.follower.age_s() > 0
+    assert now.reflector.age_s() > 0
     wait_for(lambda: now.asked()[:4] == ["list"] * 4 and len(now.asked()) > 4)
-    assert now.names() == {"x"} and now.follower.age_s() < 5
+    assert now.names() == {"x"} and now.reflector.age_s() < 5
 
 
 def test_an_old_list_is_not_believed(scene):
@@ -112,13 +112,13 @@ def test_an_old_list_is_not_believed(scene):
 def test_an_answer_that_nobody_can_read_does_not_end_it(scene):
     now = scene((200, {"items": [{}], "metadata": {"resourceVersion": "1"}}), pods(7, "x"))
     wait_for(lambda: now.asked()[:3] == ["list", "list", "7"])
-    assert now.names() == {"x"} and now.follower.restarts["unreadable"] == 1
+    assert now.names() == {"x"} and now.reflector.restarts["unreadable"] == 1
 
 
 def test_watches_that_end_at_once_are_no_storm(scene):
     now = scene(pods(7, "x"), stream(), stream(), stream())
     wait_for(lambda: now.asked()[:5] == ["list", "7", "7", "7", "7"])
-    assert now.follower.restarts["unavailable"] == 3
+    assert now.reflector.restarts["unavailable"] == 3
 
 
 @pytest.fixture

@@ -63,10 +63,10 @@ def test_only_what_is_slow_to_start_is_asked_about():
         pod(phase="Running"),
         {"metadata": {"uid": "x"}, "spec": {}},
     ]
-    assert ImagePulls(events).look(quick, NOW) == {} and events.asked == []
-    assert ImagePulls(events).look([pod()], NOW) == {"uid-0": datetime(2026, 1, 1, 11, 59, tzinfo=UTC)}
+    assert ImagePulls(events).list_pulls(quick, NOW) == {} and events.asked == []
+    assert ImagePulls(events).list_pulls([pod()], NOW) == {"uid-0": datetime(2026, 1, 1, 11, 59, tzinfo=UTC)}
     assert events.asked == [("GET", "/api/v1/namespaces/tessera-team-1/events", "involvedObject.uid=uid-0")]
-    assert ImagePulls(Events(event("Scheduled", 59))).look([pod()], NOW) == {"uid-0": None}
+    assert ImagePulls(Events(event("Scheduled", 59))).list_pulls([pod()], NOW) == {"uid-0": None}
 
 
 def test_many_are_asked_about_by_and_by_and_nobody_twice_before_all_were(monkeypatch):
@@ -74,22 +74,22 @@ def test_many_are_asked_about_by_and_by_and_nobody_twice_before_all_were(monkeyp
     monkeypatch.setattr("runtimes.kubernetes.watch.image_pulls.time.monotonic", lambda: clock[0])
     events, pods = Events(event("Pulling", 59)), [pod(number) for number in range(3 * AT_ONCE)]
     pulls = ImagePulls(events)
-    for look in range(1, 4):
+    for list_pulls in range(1, 4):
         clock[0] += AGAIN_S + 1
-        assert len(pulls.look(pods, NOW)) == look * AT_ONCE == len(set(events.asked)) == len(events.asked)
-    pulls.look(pods, NOW + timedelta(seconds=1))
+        assert len(pulls.list_pulls(pods, NOW)) == list_pulls * AT_ONCE == len(set(events.asked)) == len(events.asked)
+    pulls.list_pulls(pods, NOW + timedelta(seconds=1))
     assert len(events.asked) == 4 * AT_ONCE and len(set(events.asked)) == 3 * AT_ONCE
     clock[0] -= AGAIN_S  # a moment after the newest
-    pulls.look(pods[-AT_ONCE:], NOW)
+    pulls.list_pulls(pods[-AT_ONCE:], NOW)
     assert len(events.asked) == 4 * AT_ONCE
 
 
 def test_what_started_is_forgotten_and_an_engine_that_is_away_tells_nothing():
     events = Events(event("Pulling", 59))
     pulls = ImagePulls(events)
-    assert pulls.look([pod()], NOW) and pulls.look([], NOW) == {} and not pulls._known
-    assert ImagePulls(Events()).look([pod()], NOW) == {} and not ImagePulls(Events()).is_fetched(pod())
-    assert ImagePulls(events).is_fetched(pod()) and not ImagePulls(Events(event("Pulled", 59))).is_fetched(pod())
+    assert pulls.list_pulls([pod()], NOW) and pulls.list_pulls([], NOW) == {} and not pulls._known
+    assert ImagePulls(Events()).list_pulls([pod()], NOW) == {} and not ImagePulls(Events()).is_pulling(pod())
+    assert ImagePulls(events).is_pulling(pod()) and not ImagePulls(Events(event("Pulled", 59))).is_pulling(pod())
 
 
 def test_what_was_told_stands_when_events_are_kept_no_longer(monkeypatch):
@@ -97,10 +97,10 @@ def test_what_was_told_stands_when_events_are_kept_no_longer(monkeypatch):
     monkeypatch.setattr("runtimes.kubernetes.watch.image_pulls.time.monotonic", lambda: clock[0])
     events = Events(event("Pulling", 59))
     pulls = ImagePulls(events)
-    first = pulls.look([pod()], NOW)
+    first = pulls.list_pulls([pod()], NOW)
     clock[0] += AGAIN_S + 1
     events.events[:] = [event("Scheduled", 1)]
-    assert pulls.look([pod()], NOW) == first
+    assert pulls.list_pulls([pod()], NOW) == first
 
 
 def test_a_long_pull_is_no_node_that_cannot_set_up_a_pod():

@@ -1,4 +1,4 @@
-"""A mirror of one kind of things: whatever comes, twice, late or not at all, the next list makes it true."""
+"""An informer cache: whatever comes, twice, late or not at all, the next list makes it true."""
 
 import random
 import time
@@ -24,14 +24,14 @@ def event(kind: str, name: str, version: int) -> dict:
     return {"type": kind, "object": thing(name, version)}
 
 
-def mirror(version: int = 10, **things: int) -> InformerCache:
+def cache(version: int = 10, **things: int) -> InformerCache:
     made = InformerCache()
     made.replace(listed(version, **(things or {"x": 5})))
     return made
 
 
-def have(mirror: InformerCache) -> dict[str, int]:
-    return {name[2:]: int(each["metadata"]["resourceVersion"]) for name, each in mirror.things.items()}
+def have(cache: InformerCache) -> dict[str, int]:
+    return {name[2:]: int(each["metadata"]["resourceVersion"]) for name, each in cache.things.items()}
 
 
 def test_before_the_first_list_nothing_is_known():
@@ -42,20 +42,20 @@ def test_before_the_first_list_nothing_is_known():
 
 
 def test_a_list_tells_what_is_new_changed_and_missing():
-    made = mirror(10, same=1, changed=2, missing=3)
+    made = cache(10, same=1, changed=2, missing=3)
     assert made.replace(listed(20, same=1, changed=12, new=13)) == {"a/changed", "a/missing", "a/new"}
     assert have(made) == {"same": 1, "changed": 12, "new": 13}
 
 
 def test_a_list_that_takes_us_back_in_time_is_not_believed():
-    made = mirror(10, x=5)
+    made = cache(10, x=5)
     with pytest.raises(Unavailable, match="came after"):
         made.replace(listed(9))
     assert have(made) == {"x": 5}
 
 
 def test_events_carry_a_list_on():
-    made = mirror(10, x=5)
+    made = cache(10, x=5)
     assert made.apply(event("ADDED", "y", 11)) == {"a/y"}
     assert made.apply(event("MODIFIED", "x", 12)) == {"a/x"}
     assert made.apply(event("DELETED", "y", 13)) == {"a/y"}
@@ -63,35 +63,35 @@ def test_events_carry_a_list_on():
 
 
 def test_a_bookmark_moves_the_version_only():
-    made = mirror(10, x=5)
+    made = cache(10, x=5)
     assert made.apply({"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "99"}}}) == set()
     assert (have(made), made.version) == ({"x": 5}, "99")
 
 
 @pytest.mark.parametrize("late", [event("MODIFIED", "x", 4), event("DELETED", "x", 4), event("ADDED", "gone", 3)])
 def test_what_comes_late_changes_nothing(late):
-    made = mirror(10, x=5)
+    made = cache(10, x=5)
     assert made.apply(late) == set()
     assert (have(made), made.version) == ({"x": 5}, "10")
 
 
 def test_what_comes_twice_changes_nothing():
-    made = mirror(10, x=5)
+    made = cache(10, x=5)
     made.apply(event("MODIFIED", "x", 11))
     assert made.apply(event("MODIFIED", "x", 11)) == set()
 
 
 def test_an_error_in_the_stream_says_whether_to_list_anew():
     with pytest.raises(Expired):
-        mirror().apply({"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired"}})
+        cache().apply({"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired"}})
     with pytest.raises(Unavailable):
-        mirror().apply({"type": "ERROR", "object": {"kind": "Status", "code": 500}})
+        cache().apply({"type": "ERROR", "object": {"kind": "Status", "code": 500}})
 
 
 @pytest.mark.parametrize("broken", [{}, {"type": "ADDED"}, {"type": "NEWS", "object": thing("x", 11)}, {"object": {}}])
 def test_what_is_no_event_is_not_taken_for_one(broken):
     with pytest.raises(Unavailable):
-        mirror().apply(broken)
+        cache().apply(broken)
 
 
 @given(st.randoms(use_true_random=False), st.integers(1, 60))
@@ -145,14 +145,14 @@ def test_a_list_beside_the_events_finds_what_they_failed_to_tell_and_nothing_els
 def test_ten_thousand_are_compared_in_no_time():
     """Nothing else is heard meanwhile."""
     things = {f"t{number}": number + 1 for number in range(10_000)}
-    made, same = mirror(10_000, **things), listed(10_000, **things)
+    made, same = cache(10_000, **things), listed(10_000, **things)
     made.begin_check()
     began = time.process_time()
     assert made.find_missed(same) == set() and time.process_time() - began < 1
 
 
 def test_after_another_list_meanwhile_nothing_is_compared():
-    made = mirror(10, x=5)
+    made = cache(10, x=5)
     made.begin_check()
     made.replace(listed(20))
     assert made.find_missed(listed(15, x=5)) == set()

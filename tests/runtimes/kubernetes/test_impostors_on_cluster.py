@@ -2,7 +2,7 @@
 
 import pytest
 
-from runtimes.kubernetes.cluster.health_checks import _pretenders
+from runtimes.kubernetes.cluster.health_checks import _check_impostors
 from runtimes.kubernetes.pods import names
 from runtimes.kubernetes.pods.manifest import build_pod
 
@@ -31,7 +31,7 @@ def test_a_pod_that_only_bears_our_labels_is_no_task_and_is_told_of(world, elsew
     pretend(world, elsewhere, "forgotten", **{names.LABEL_FORGOTTEN: "0"})
     assert world.view(spec.uuid).phase == "running"
     assert {view.uuid for view in world.runtime.list_containers()} == {spec.uuid}
-    (found,) = _pretenders(world.runtime)
+    (found,) = _check_impostors(world.runtime)
     assert found.tone == "bad" and f"{elsewhere}/another-name" in found.words and "1 more" in found.words
 
     world.runtime.sweep()
@@ -51,7 +51,7 @@ def test_a_pod_of_our_name_that_was_asked_for_something_else_goes_on_and_is_told
         world.runtime.start(world.spec("sleep 61", uuid=spec.uuid))
     (pod,) = world.pods(spec.uuid)
     assert pod["metadata"]["uid"] == before["metadata"]["uid"] and world.view(spec.uuid).phase == "running"
-    assert any(names.name_pod(spec.uuid) in one.words and one.tone == "bad" for one in _pretenders(world.runtime))
+    assert any(names.name_pod(spec.uuid) in one.words and one.tone == "bad" for one in _check_impostors(world.runtime))
 
 
 def test_a_pod_from_before_its_hash_is_adopted(world):

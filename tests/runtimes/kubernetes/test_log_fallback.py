@@ -1,4 +1,4 @@
-"""The log of an ended pod that no agent brought, fetched before the pod is let go."""
+"""The log of an ended pod that no agent brought, fetched before the pod is forgotten."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -5,7 +5,7 @@ import copy
 import pytest
 
 from runtimes.kubernetes.api.client import MERGE_PATCH
-from runtimes.kubernetes.cluster.health_checks import _class, _files, _runtimes, examine
+from runtimes.kubernetes.cluster.health_checks import _check_cdi, _check_files, _check_storage_class, examine
 from runtimes.kubernetes.pods.volumes import Storage
 from tests.runtimes.kubernetes.test_rights import PLURALS, Platform
 from tests.runtimes.kubernetes.world import wait_slowly
@@ -27,15 +27,15 @@ def machine(name: str, runtime: str) -> dict:
     ],
 )
 def test_a_container_runtime_that_reads_no_cdi_is_named_with_its_machine(runtime, tone):
-    found = _runtimes([machine("a", "containerd://2.0.0"), machine("b", runtime)])
+    found = _check_cdi([machine("a", "containerd://2.0.0"), machine("b", runtime)])
     assert found.tone == tone and (tone == "ok") == (" b" not in found.words)
 
 
 def test_a_volume_that_we_cannot_write_is_bad_and_none_at_all_is_said(tmp_path):
     def look(root):
-        return _files(Storage("nfs", root, root / "files", root / "code")).tone
+        return _check_files(Storage("nfs", root, root / "files", root / "code")).tone
 
-    assert (_files(None).tone, look(tmp_path), look(tmp_path / "missing")) == ("note", "ok", "bad")
+    assert (_check_files(None).tone, look(tmp_path), look(tmp_path / "missing")) == ("note", "ok", "bad")
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +76,7 @@ def test_the_class_of_volumes_is_looked_at(platform, policy, tone, words):
         thing = {"metadata": {"name": name}, "provisioner": "tests/none", "reclaimPolicy": policy}
         platform.admin.call("POST", classes, thing)
     try:
-        seen = _class(platform.runtime, name)
+        seen = _check_storage_class(platform.runtime, name)
         assert seen.tone == tone and words in seen.words and name in seen.words
     finally:
         platform.admin.call("DELETE", f"{classes}/{name}", handles=("gone",))
