@@ -63,7 +63,7 @@ def past_us():
     """Pods that our own rights might send if we were made to: name → change of the pod's spec and of its container."""
     yield (
         "hostPath",
-        {"volumes": [{"name": each, "hostPath": {"path": "/"}} for each in ("scratch", "shm", "told")]},
+        {"volumes": [{"name": each, "hostPath": {"path": "/"}} for each in ("scratch", "shm", "pod-files")]},
         {},
     )
     yield "hostNetwork", {"hostNetwork": True}, {}

@@ -195,7 +195,7 @@ def test_it_makes_and_changes_its_teams_namespaces_only(platform):
         assert answer.next_step == "reject"
 
 
-OWN = ("scratch", "shm", "told")
+OWN = ("scratch", "shm", "pod-files")
 EMPTY = [{"name": each, "emptyDir": {}} for each in OWN]
 
 

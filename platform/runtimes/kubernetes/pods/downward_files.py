@@ -11,6 +11,7 @@ from runtimes.kubernetes.pods import names
 ACCOUNT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,31}")
 FILE = re.compile(r"[a-z0-9]([a-z0-9._-]{0,52}[a-z0-9])?")
 PROGRAM_MODE, TEXT_MODE = 0o755, 0o644
+VOLUME = "pod-files"
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ def build_pod_files(spec: TaskSpec, seen_at: str) -> PodFiles:
     mounts = [_mount(f"/etc/{name}", name) for name in ("passwd", "group")]
     mounts += [_mount(f"{seen_at}/hosts", "hosts")] if hosts else []
     files = {f"{names.ANNOTATION_FILE}{name}": text for name, text in found.items()}
-    volume = {"name": "told", "downwardAPI": {"items": [_item(name, text) for name, text in sorted(found.items())]}}
+    volume = {"name": VOLUME, "downwardAPI": {"items": [_item(name, text) for name, text in sorted(found.items())]}}
     if len(spec.peers) < 2:
         return PodFiles(files, volume, mounts)
     place = {"hostname": names.name_pod(spec.uuid), "subdomain": names.GANG_SERVICE}
@@ -70,4 +71,4 @@ def _item(name: str, text: str) -> dict:
 
 
 def _mount(path: str, name: str) -> dict:
-    return {"name": "told", "mountPath": path, "subPath": name, "readOnly": True}
+    return {"name": VOLUME, "mountPath": path, "subPath": name, "readOnly": True}
