@@ -10,10 +10,9 @@ import os
 import random
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -24,13 +23,13 @@ from runtimes.contract.runtime import Capabilities
 from runtimes.contract.task import TaskSpec
 from runtimes.images.names import RegistryLogin
 from runtimes.kubernetes.api.answers import NextStep
-from runtimes.kubernetes.api.client import MERGE_PATCH, ApiServer
+from runtimes.kubernetes.api.client import MERGE_PATCH, ApiServer, Thing
 from runtimes.kubernetes.api.credentials import CredentialSource
 from runtimes.kubernetes.api.limiter import Urgency
-from runtimes.kubernetes.cluster.namespaces import apply_logins, ensure_team_namespace, ensure_tombstone_namespace
+from runtimes.kubernetes.cluster.namespaces import apply_logins, ensure_namespace
 from runtimes.kubernetes.cluster.nodes import build_node_view, is_silent, sum_foreign_requests
 from runtimes.kubernetes.pods import names
-from runtimes.kubernetes.pods.causes import find_start_failure
+from runtimes.kubernetes.pods.causes import Pod, find_start_failure
 from runtimes.kubernetes.pods.manifest import InstallConfig, build_pod, build_tombstone, check_install_config, hash_spec
 from runtimes.kubernetes.pods.views import (
     build_pod_path,
@@ -46,7 +45,7 @@ from runtimes.kubernetes.pods.views import (
     read_node,
     read_task_uuid,
 )
-from runtimes.kubernetes.pods.volumes import Storage, prepare_files
+from runtimes.kubernetes.pods.volumes import prepare_files, read_storage
 from runtimes.kubernetes.watch.image_pulls import ImagePulls
 from runtimes.kubernetes.watch.log_fallback import fetch_log
 from runtimes.logs import LogStore
@@ -81,29 +80,20 @@ class KubernetesRuntime:
     def __init__(
         self,
         *,
-        install: str,
-        image: str,
         kubeconfig: str | os.PathLike | None = None,
         context: str = "",
-        pull: str = "IfNotPresent",
-        pull_secret: str = "",
-        tolerated: Sequence[str] = (),
-        account: str = "",
-        private: Sequence[str] = (),
         nodes: str = "",
         per_s: float = 20.0,
         burst: int = 40,
         storage: Mapping[str, Any] | None = None,
         log_dir: str | os.PathLike | None = None,
         api: ApiServer | None = None,
+        **config: Any,
     ):
         """Connect. nodes: a label selector. per_s, burst: request limits. storage: `Storage` as a mapping.
-        log_dir: for logs that no agent brought. api: replaces the connection.
+        log_dir: for logs that no agent brought. api: replaces the connection. config: what else `InstallConfig` has.
         """
-        kept = _storage(storage) if storage and storage["storage_class"] else None
-        self.config = check_install_config(
-            InstallConfig(install, image, pull, pull_secret, tuple(tolerated), account, kept, tuple(private))
-        )
+        self.config = check_install_config(InstallConfig(**config, storage=read_storage(storage)))
         self.api = api or ApiServer(CredentialSource(kubeconfig, context), per_s=per_s, burst=burst)
         self.node_labels = nodes
         self.logs = LogStore(log_dir) if log_dir is not None else None
@@ -113,20 +103,17 @@ class KubernetesRuntime:
         self._logins: dict[str, tuple[RegistryLogin, ...]] = {}  # last written
         self._silent: tuple[float, frozenset[str]] = (0.0, frozenset())
         self._pulls = ImagePulls(self.api)
-        self._settled: dict[str, tuple[Mapping[str, Any], ContainerView]] = {}  # {uid: (pod, view)}
+        self._settled: dict[str, tuple[Pod, ContainerView]] = {}  # {uid: (pod, view)}
         self._locks: dict[str, threading.Lock] = {}
         self._no_room: dict[str, tuple[float, float]] = {}  # {task: (not before, last pause)}
 
     # the runtime contract
 
     def list_nodes(self) -> list[NodeView]:
-        found = self.api.list_all(ALL_NODES, labels=self.node_labels).items
+        found = self._read_nodes()
         others = self.api.list_all(ALL_PODS, labels=f"{names.LABEL_INSTALL}!={self.config.install}").items
-        asked = sum_foreign_requests(others)
-        tolerated = self.config.tolerated
-        return [
-            build_node_view(node, asked.get(node["metadata"]["name"], (0, 0)), tolerated=tolerated) for node in found
-        ]
+        asked, tolerated = sum_foreign_requests(others), self.config.tolerated
+        return [build_node_view(each, asked.get(each["metadata"]["name"], (0, 0)), tolerated) for each in found]
 
     def list_containers(self) -> list[ContainerView]:
         pods = self.api.list_all(ALL_PODS, labels=self.selector).items
@@ -137,8 +124,8 @@ class KubernetesRuntime:
         self._check_node(spec.node)
         pod = build_pod(spec, self.config, {share.uuid: share.card for share in spec.gpus if share.card})
         self._wait_for_room(spec.uuid)
-        namespace = self._ensure_team(spec.gid, spec.logins)
-        if not _is_fresh(spec) and self._has_tombstone(spec.uuid):
+        namespace = self._ensure_namespace(spec.gid, spec.logins)
+        if not _is_fresh(spec) and self._get_pod(self._ensure_namespace(), spec.uuid) is not None:
             return
         if self.config.storage is not None:
             prepare_files(spec, self.config.storage)
@@ -195,7 +182,7 @@ class KubernetesRuntime:
     def selector(self) -> str:
         return f"{names.LABEL_INSTALL}={self.config.install},!{names.LABEL_FORGOTTEN}"
 
-    def build_views(self, pods: Iterable[Mapping[str, Any]], silent: frozenset[str]) -> list[ContainerView]:
+    def build_views(self, pods: Iterable[Pod], silent: frozenset[str]) -> list[ContainerView]:
         """Return one view per task; pods override tombstones."""
         now, found, pods = datetime.now(UTC), {}, self._tasks_of(pods)
         pulls, known, self._settled = self._pulls.list_pulls(pods, now), self._settled, {}
@@ -213,7 +200,7 @@ class KubernetesRuntime:
             found[view.uuid] = view
         return list(found.values())
 
-    def remove_finalizer(self, pod: Mapping[str, Any], labels: Mapping[str, str | None] = {}) -> bool:
+    def remove_finalizer(self, pod: Pod, labels: Mapping[str, str | None] = {}) -> bool:
         """Remove our finalizer from a pod, and set labels. False on a conflict."""
         kept = [each for each in pod["metadata"].get("finalizers", ()) if each != names.FINALIZER]
         return self._patch(pod, {"finalizers": kept, "labels": labels})
@@ -238,25 +225,15 @@ class KubernetesRuntime:
 
     # parts of start and stop
 
-    def _has_tombstone(self, uuid: str) -> bool:
-        return self._get_pod(self._tombstone_namespace(), uuid) is not None
-
-    def _tombstone_namespace(self) -> str:
-        namespace = names.name_tombstone_namespace(self.config.install)
+    def _ensure_namespace(self, gid: int | None = None, logins: tuple[RegistryLogin, ...] | None = None) -> str:
+        """Set up and return a team's namespace, without gid the tombstones'. logins: of registries; None keeps them."""
+        install = self.config.install
+        namespace = names.name_tombstone_namespace(install) if gid is None else names.name_team_namespace(install, gid)
         with self._lock(namespace):
             if namespace not in self._ensured:
-                ensure_tombstone_namespace(self.api, self.config)
+                ensure_namespace(self.api, self.config, gid)
                 self._ensured.add(namespace)
-        return namespace
-
-    def _ensure_team(self, gid: int, logins: tuple[RegistryLogin, ...] | None = None) -> str:
-        """Set up and return a team's namespace. logins: of registries; None keeps them."""
-        namespace = names.name_team_namespace(self.config.install, gid)
-        with self._lock(namespace):
-            if namespace not in self._ensured:
-                ensure_team_namespace(self.api, self.config, gid)
-                self._ensured.add(namespace)
-            if logins is not None and self._logins.get(namespace) != logins:
+            if gid is not None and logins is not None and self._logins.get(namespace) != logins:
                 apply_logins(self.api, self.config, gid, logins)
                 self._logins[namespace] = logins
         return namespace
@@ -290,7 +267,7 @@ class KubernetesRuntime:
                 return
         raise Unavailable(f"The pod {name} in {namespace} is changed by others all the time.")
 
-    def _stop_pod(self, pod: Mapping[str, Any], grace_s: int) -> None:
+    def _stop_pod(self, pod: Pod, grace_s: int) -> None:
         cause, words = find_start_failure(pod, datetime.now(UTC))
         if cause and not (cause == "refused_by_node" and self._pulls.is_pulling(pod)):
             note = json.dumps({"cause": cause, "detail": words})
@@ -301,7 +278,7 @@ class KubernetesRuntime:
             return
         self._delete(pod, grace)
 
-    def _delete(self, pod: Mapping[str, Any], grace_s: int, *, version: str = "") -> None:
+    def _delete(self, pod: Pod, grace_s: int, *, version: str = "") -> None:
         """version: delete only this resourceVersion."""
         fixed = {"uid": pod["metadata"]["uid"]} | ({"resourceVersion": version} if version else {})
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": grace_s, "preconditions": fixed}
@@ -311,7 +288,7 @@ class KubernetesRuntime:
     def _create_tombstone(self, uuid: str, *, epoch: int, hour: str = "", gid: int | None = None) -> bool:
         """Create a tombstone, in the team's namespace if known. False if the name is taken."""
         end = {"cause": "never_started", "detail": ""}
-        for namespace in [*([self._ensure_team(gid)] if gid is not None else []), self._tombstone_namespace()]:
+        for namespace in [self._ensure_namespace(each) for each in dict.fromkeys((gid, None))]:
             tombstone = build_tombstone(uuid, self.config, namespace, epoch=epoch, end=end, hour=hour)
             path = f"/api/v1/namespaces/{namespace}/pods"
             own: tuple[NextStep, ...] = ("gone", "no_room", "reject") if gid is not None else ()
@@ -322,7 +299,7 @@ class KubernetesRuntime:
                 self._ensured.discard(namespace)
         raise Unavailable(answer.words)
 
-    def _forget_pod(self, pod: Mapping[str, Any]) -> bool:
+    def _forget_pod(self, pod: Pod) -> bool:
         """Forget a recorded pod. False on a conflict."""
         if is_terminating(pod):  # removing the finalizer frees its name
             self._create_tombstone(read_task_uuid(pod), epoch=read_epoch(pod), hour=str(_current_hour()))
@@ -330,7 +307,7 @@ class KubernetesRuntime:
         labels = {names.LABEL_FORGOTTEN: str(_current_hour()), names.LABEL_GANG: None}
         return self.remove_finalizer(pod, labels)
 
-    def _patch(self, pod: Mapping[str, Any], meta: Mapping[str, Any]) -> bool:
+    def _patch(self, pod: Pod, meta: Mapping[str, Any]) -> bool:
         fixed = {"uid": pod["metadata"]["uid"], "resourceVersion": pod["metadata"]["resourceVersion"]}
         body = {"metadata": {**fixed, **meta}}
         answer, _ = self.api.call(
@@ -338,17 +315,17 @@ class KubernetesRuntime:
         )
         return answer.next_step != "again"
 
-    def _find_pods(self, uuid: str) -> list[Mapping[str, Any]]:
+    def _find_pods(self, uuid: str) -> list[Pod]:
         hint = self._namespaces.get(uuid)
         if hint is not None and (pod := self._get_pod(hint, uuid)) is not None:
             return [pod]
         labels = f"{names.LABEL_INSTALL}={self.config.install},{names.LABEL_TASK}={uuid}"
         return self._tasks_of(self.api.list_all(ALL_PODS, labels=labels).items)
 
-    def _tasks_of(self, pods: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    def _tasks_of(self, pods: Iterable[Pod]) -> list[Pod]:
         return [pod for pod in pods if is_task(pod, self.config.install)]
 
-    def _get_pod(self, namespace: str, uuid: str) -> dict[str, Any] | None:
+    def _get_pod(self, namespace: str, uuid: str) -> Thing | None:
         path = f"/api/v1/namespaces/{namespace}/pods/{names.name_pod(uuid)}"
         answer, pod = self.api.call("GET", path, handles=("gone",))
         return pod if answer.next_step == "done" else None
@@ -360,18 +337,17 @@ class KubernetesRuntime:
         with self._lock(f"the node {node}"):
             if time.monotonic() - self._nodes.get(node, float("-inf")) > READ_NODES_EVERY_S:
                 answer, _ = self.api.call("GET", f"{ALL_NODES}/{quote(node, safe='')}", handles=("gone",))
-                if answer.next_step == "gone" and node not in self._node_names():
+                if answer.next_step == "gone" and node not in (each["metadata"]["name"] for each in self._read_nodes()):
                     raise NodeRefused(f"There is no node {node}.")
                 self._nodes[node] = time.monotonic()
 
-    def _node_names(self) -> set[str]:
-        return {node["metadata"]["name"] for node in self.api.list_all(ALL_NODES, labels=self.node_labels).items}
+    def _read_nodes(self) -> list[Thing]:
+        return self.api.list_all(ALL_NODES, labels=self.node_labels).items
 
     def _silent_nodes(self) -> frozenset[str]:
         at, silent = self._silent
         if time.monotonic() - at > READ_NODES_EVERY_S or not at:
-            found = self.api.list_all(ALL_NODES, labels=self.node_labels).items
-            silent = frozenset(node["metadata"]["name"] for node in found if is_silent(node))
+            silent = frozenset(node["metadata"]["name"] for node in self._read_nodes() if is_silent(node))
             self._silent = (time.monotonic(), silent)
         return silent
 
@@ -389,17 +365,12 @@ class KubernetesRuntime:
         return Unavailable(words)
 
 
-def _storage(told: Mapping[str, Any]) -> Storage:
-    folders = {name: Path(told[name]).absolute() for name in ("root", "files", "code")}
-    return Storage(told["storage_class"], **folders, size=told["size"], access=told["access"])
-
-
 def _is_fresh(spec: TaskSpec) -> bool:
     """Return whether a recent read showed no stop, so no tombstone."""
     return spec.looked_at is not None and time.monotonic() - spec.looked_at < FRESH_S
 
 
-def _is_forgotten(pod: Mapping[str, Any]) -> bool:
+def _is_forgotten(pod: Pod) -> bool:
     return names.LABEL_FORGOTTEN in pod["metadata"].get("labels", {})
 
 

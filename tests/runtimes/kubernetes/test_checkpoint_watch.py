@@ -7,8 +7,8 @@ import pytest
 
 from runtimes.contract.task import Checkpoint
 from runtimes.kubernetes.pods import names
-from runtimes.kubernetes.pods.manifest import build_pod
-from runtimes.kubernetes.watch.checkpoint_watch import CheckpointWatch, build_checkpoint_annotation
+from runtimes.kubernetes.pods.manifest import build_checkpoint_annotation, build_pod
+from runtimes.kubernetes.watch.checkpoint_watch import CheckpointWatch
 from tests.runtimes.kubernetes.specs import CARDS, HOUSE, STORED, UUID, WITH_FILES, task
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from runtimes.contract.errors import Rejected, Unavailable
 from runtimes.contract.task import GpuShare
-from runtimes.kubernetes.cluster.namespaces import ensure_team_namespace
+from runtimes.kubernetes.cluster.namespaces import ensure_namespace
 from runtimes.kubernetes.pods import names
 from runtimes.kubernetes.pods.manifest import build_pod
 from runtimes.kubernetes.pods.views import has_ended, is_tombstone
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.kubernetes
 
 @pytest.fixture(scope="module")
 def world(world):
-    ensure_team_namespace(world.api, world.runtime.config, 20000)
+    ensure_namespace(world.api, world.runtime.config, 20000)
     return world
 
 
@@ -125,7 +125,7 @@ def test_a_pod_of_somebody_else_that_has_a_tasks_name_is_left_alone(world):
 
 def test_a_full_namespace_makes_a_task_wait_and_asks_ever_more_seldom(world):
     spec = world.spec("true", gid=20010)
-    ensure_team_namespace(world.api, world.runtime.config, 20010)
+    ensure_namespace(world.api, world.runtime.config, 20010)
     namespace = names.name_team_namespace(world.runtime.config.install, 20010)
     quota = {"metadata": {"name": "full"}, "spec": {"hard": {"pods": "0"}}}
     world.api.call("POST", f"/api/v1/namespaces/{namespace}/resourcequotas", quota)

@@ -15,7 +15,7 @@ from runtimes.images.names import RegistryLogin
 from runtimes.kubernetes.access.access import KubernetesAccess
 from runtimes.kubernetes.api.client import MERGE_PATCH, ApiServer
 from runtimes.kubernetes.api.credentials import CredentialSource
-from runtimes.kubernetes.cluster.namespaces import build_network_policies, ensure_team_namespace
+from runtimes.kubernetes.cluster.namespaces import build_network_policies, ensure_namespace
 from runtimes.kubernetes.pods import names
 from runtimes.kubernetes.pods.manifest import InstallConfig, build_pod
 from runtimes.kubernetes.runtime import KubernetesRuntime
@@ -139,8 +139,8 @@ def test_it_writes_the_logins_of_a_team_and_reads_none(world, platform):
 
 def test_the_least_rights_are_enough_for_a_teams_claim(platform):
     config = replace(platform.runtime.config, storage=STORAGE)
-    ensure_team_namespace(platform.api, config, 20021)
-    ensure_team_namespace(platform.api, replace(config, storage=replace(STORAGE, size="2Ti")), 20021)  # it stays
+    ensure_namespace(platform.api, config, 20021)
+    ensure_namespace(platform.api, replace(config, storage=replace(STORAGE, size="2Ti")), 20021)  # it stays
     where = f"/api/v1/namespaces/{platform.install}-team-20021/persistentvolumeclaims/{platform.install}-files"
     _, claim = platform.admin.call("GET", where)
     assert claim["spec"]["resources"]["requests"]["storage"] == "1Ti"

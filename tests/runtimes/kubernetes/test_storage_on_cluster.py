@@ -9,7 +9,7 @@ import pytest
 
 from runtimes.contract.errors import Unavailable
 from runtimes.contract.task import Checkpoint, Mount
-from runtimes.kubernetes.cluster.namespaces import ensure_team_namespace
+from runtimes.kubernetes.cluster.namespaces import ensure_namespace
 from runtimes.kubernetes.watch.reflectors import ClusterView
 from runtimes.storage.areas import AreaId, ensure_area
 from tests.runtimes.kubernetes.world import KubernetesWorld, wait_slowly, world_with_files
@@ -55,7 +55,7 @@ def lay(world, place: AreaId, path: str, text: str) -> Path:
 
 
 def test_a_claim_that_waits_for_its_first_pod_is_bound_where_the_node_is_chosen_by_a_field(world):
-    ensure_team_namespace(world.api, world.runtime.config, 20011)
+    ensure_namespace(world.api, world.runtime.config, 20011)
     install = world.runtime.config.install
     where = f"/api/v1/namespaces/{install}-team-20011/persistentvolumeclaims/{install}-files"
     assert world.api.call("GET", where)[1]["status"]["phase"] == "Pending"

@@ -150,11 +150,11 @@ class ApiServer:
         if verb == "POST" and time.monotonic() < self._no_creates_until:
             raise Unavailable("The cluster lately refused us the right to create: nothing is created for a while.")
         headers = {"Accept": accept} | ({"Content-Type": content} if body is not None else {})
-        for more in range(TRIES - 1, -1, -1):
+        for tried in range(1, TRIES + 1):
             answer, data = self._ask(verb, path, body, query, headers, urgency)
-            if answer.next_step != "again" or not more or "again" in handles:
+            if answer.next_step != "again" or tried == TRIES or "again" in handles:
                 break
-            self._sleep(self._dice.uniform(0, 0.2 * (TRIES - more)))
+            self._sleep(self._dice.uniform(0, 0.2 * tried))
         found = {}
         if answer.next_step == "done":
             try:
@@ -172,13 +172,26 @@ class ApiServer:
                 self._no_creates_until = time.monotonic() + self._no_creates_s
         raise build_error(answer)
 
-    def list_all(self, path: str, *, labels: str = "", trim: Callable[[Thing], Thing] = lambda thing: thing) -> Listed:
+    def list_all(
+        self,
+        path: str,
+        *,
+        labels: str = "",
+        trim: Callable[[Thing], Thing] = lambda thing: thing,
+        accept: str = JSON,
+    ) -> Listed:
         """List all items page by page, anew if a page expires. trim: reduces each at once, to bound memory."""
-        return self._list_anew(path, labels, trim, JSON)
+        query = {"limit": str(PAGE)} | ({"labelSelector": labels} if labels else {})
+        for _ in range(TRIES):
+            try:
+                return self._list_pages(path, query, trim, accept)
+            except Expired:
+                continue
+        raise Unavailable(f"The list of {path} grew too old {TRIES} times while it was read.")
 
     def list_versions(self, path: str, *, labels: str = "") -> Listed:
         """List metadata only: a fraction of the bytes and work."""
-        return self._list_anew(path, labels, _trim_to_version, BARE)
+        return self.list_all(path, labels=labels, trim=_trim_to_version, accept=BARE)
 
     def watch(
         self, path: str, *, labels: str, version: str, seconds: int, silence_s: float
@@ -220,24 +233,14 @@ class ApiServer:
             raise Unavailable(answer.words)
         return text
 
-    def _list_anew(self, path: str, labels: str, trim: Callable[[Thing], Thing], accept: str) -> Listed:
-        for _ in range(TRIES):
-            try:
-                return self._list_pages(path, {"labelSelector": labels} if labels else {}, trim, accept)
-            except Expired:
-                continue
-        raise Unavailable(f"The list of {path} grew too old {TRIES} times while it was read.")
-
     def _list_pages(self, path: str, query: dict[str, str], trim: Callable[[Thing], Thing], accept: str) -> Listed:
         items: list[Thing] = []
-        more: dict[str, str] = {}
         while True:
-            _, page = self.call("GET", path, query={"limit": str(PAGE), **query, **more}, accept=accept)
+            _, page = self.call("GET", path, query=query, accept=accept)
             items += map(trim, page.get("items") or [])
-            token = page["metadata"].get("continue")
-            if not token:
+            if not (token := page["metadata"].get("continue")):
                 return Listed(items, page["metadata"]["resourceVersion"])
-            more = {"continue": token}
+            query = {**query, "continue": token}
 
     def _ask(
         self,

@@ -1,6 +1,5 @@
 """Client-side rate limit: one token bucket per process, the most urgent request first."""
 
-import heapq
 import itertools
 import threading
 import time
@@ -55,14 +54,13 @@ class Limiter:
     def acquire(self, urgency: Urgency) -> None:
         with self._changed:
             ticket = (int(urgency), next(self._tickets))
-            heapq.heappush(self._waiting, ticket)
+            self._waiting.append(ticket)
             try:
-                while self._waiting[0] != ticket or (rest := self._bucket.wait_s(self._clock())) > 0:
-                    self._changed.wait(None if self._waiting[0] != ticket else rest)
+                while (others := min(self._waiting) != ticket) or (rest := self._bucket.wait_s(self._clock())) > 0:
+                    self._changed.wait(None if others else rest)
                 self._bucket.take(self._clock())
             finally:
                 self._waiting.remove(ticket)
-                heapq.heapify(self._waiting)
                 self._changed.notify_all()
 
     def close(self, seconds: float) -> None:

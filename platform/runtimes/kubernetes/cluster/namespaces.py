@@ -17,7 +17,11 @@ OLD_NAME = "index.docker.io"
 RBAC = "rbac.authorization.k8s.io"
 
 
-def ensure_team_namespace(api: ApiServer, config: InstallConfig, gid: int) -> None:
+def ensure_namespace(api: ApiServer, config: InstallConfig, gid: int | None) -> None:
+    """Set up a team's namespace, or without gid that of the tombstones. Raises Rejected if it is not ours."""
+    if gid is None:
+        _ensure(api, config, build_namespace(names.name_tombstone_namespace(config.install), config, {}))
+        return
     name = names.name_team_namespace(config.install, gid)
     things = build_namespace(name, config, {names.LABEL_TEAM: str(gid)})
     _ensure(api, config, [*things, *build_network_policies(name, config), build_gang_service(name, config)])
@@ -25,10 +29,6 @@ def ensure_team_namespace(api: ApiServer, config: InstallConfig, gid: int) -> No
         # Not applied: a claim is immutable.
         claims = f"/api/v1/namespaces/{name}/persistentvolumeclaims"
         api.call("POST", claims, build_claim(name, config, config.storage), handles=("exists",))
-
-
-def ensure_tombstone_namespace(api: ApiServer, config: InstallConfig) -> None:
-    _ensure(api, config, build_namespace(names.name_tombstone_namespace(config.install), config, {}))
 
 
 def apply_logins(api: ApiServer, config: InstallConfig, gid: int, logins: Iterable[RegistryLogin]) -> None:
@@ -57,15 +57,11 @@ def _encode_login(login: RegistryLogin) -> str:
 
 def build_namespace(name: str, config: InstallConfig, labels: dict[str, str]) -> list[dict]:
     """Return the namespace with Pod Security `restricted`, and its account without rights or token."""
-    ours = {names.LABEL_MANAGED: names.MANAGER, names.LABEL_INSTALL: config.install}
     security = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn", "audit")}
     version = {"pod-security.kubernetes.io/enforce-version": "latest"}
+    meta = {"name": name, "labels": {**config.labels, **security, **version, **labels}}
     return [
-        {
-            "apiVersion": "v1",
-            "kind": "Namespace",
-            "metadata": {"name": name, "labels": {**ours, **security, **version, **labels}},
-        },
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": meta},
         *_build_role_binding(name, config),
         _build_object("v1", "ServiceAccount", "default", name, config, {"automountServiceAccountToken": False}),
     ]
@@ -109,21 +105,11 @@ def build_claim(name: str, config: InstallConfig, storage: Storage) -> dict:
 
 
 def _build_object(version: str, kind: str, name: str, namespace: str, config: InstallConfig, rest: dict) -> dict:
-    labels = {names.LABEL_MANAGED: names.MANAGER, names.LABEL_INSTALL: config.install}
-    meta = {"name": name, "namespace": namespace, "labels": labels}
+    meta = {"name": name, "namespace": namespace, "labels": config.labels}
     return {"apiVersion": version, "kind": kind, "metadata": meta, **rest}
 
 
 TRIES, RIGHTS_S = 5, 0.2
-PLURALS = {
-    "Namespace": "namespaces",
-    "RoleBinding": "rolebindings",
-    "ServiceAccount": "serviceaccounts",
-    "NetworkPolicy": "networkpolicies",
-    "ResourceQuota": "resourcequotas",
-    "Service": "services",
-    "Secret": "secrets",
-}
 
 
 def _ensure(api: ApiServer, config: InstallConfig, objects: list[dict]) -> None:
@@ -152,4 +138,5 @@ def _build_path(thing: dict) -> str:
     version, meta = thing["apiVersion"], thing["metadata"]
     root = f"/apis/{version}" if "/" in version else f"/api/{version}"
     inside = f"/namespaces/{meta['namespace']}" if "namespace" in meta else ""
-    return f"{root}{inside}/{PLURALS[thing['kind']]}/{meta['name']}"
+    plural = f"{thing['kind'].lower()}s".replace("ys", "ies")
+    return f"{root}{inside}/{plural}/{meta['name']}"

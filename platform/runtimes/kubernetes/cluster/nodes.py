@@ -4,7 +4,7 @@ Cards found here are simulated; real ones come only from agents' approved report
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kubernetes.utils.quantity import parse_quantity
@@ -19,7 +19,7 @@ Thing = Mapping[str, Any]
 MIB = 1 << 20
 
 
-def build_node_view(node: Thing, foreign: tuple[int, int] = (0, 0), *, tolerated: tuple[str, ...] = ()) -> NodeView:
+def build_node_view(node: Thing, foreign: tuple[int, int] = (0, 0), tolerated: Sequence[str] = ()) -> NodeView:
     """Build the view. foreign: (millicores, MiB) requested by foreign pods."""
     name, allocatable = node["metadata"]["name"], node["status"].get("allocatable", {})
     inventory = _read_inventory(node)
@@ -62,19 +62,13 @@ def sum_foreign_requests(pods: Iterable[Thing]) -> dict[str, tuple[int, int]]:
 
 
 def _sum_requests(spec: Thing) -> tuple[int, int]:
-    together, before = [0, 0], [0, 0]
-    for container in spec.get("containers", ()):
-        cpu, memory = _read_requests(container)
-        together = [together[0] + cpu, together[1] + memory]
-    for container in spec.get("initContainers", ()):
-        cpu, memory = _read_requests(container)
-        if container.get("restartPolicy") == "Always":  # a sidecar
-            together = [together[0] + cpu, together[1] + memory]
-        else:
-            before = [max(before[0], cpu), max(before[1], memory)]
-    over = spec.get("overhead") or {}
-    cpu, memory = _read_amounts(over)
-    return max(together[0], before[0]) + cpu, max(together[1], before[1]) + memory
+    first = list(spec.get("initContainers", ()))
+    sidecars = [each for each in first if each.get("restartPolicy") == "Always"]
+    beside = [_read_requests(each) for each in (*spec.get("containers", ()), *sidecars)]
+    before = [_read_requests(each) for each in first if each not in sidecars]
+    cpu, memory = (max(sum(each[i] for each in beside), *(each[i] for each in before), 0) for i in (0, 1))
+    more_cpu, more_memory = _read_amounts(spec.get("overhead") or {})
+    return cpu + more_cpu, memory + more_memory
 
 
 def _read_requests(container: Thing) -> tuple[int, int]:
@@ -151,7 +145,7 @@ def _read_readiness(node: Thing) -> str:
     return next((each["status"] for each in conditions if each["type"] == "Ready"), "Unknown")
 
 
-def _repels(node: Thing, tolerated: tuple[str, ...]) -> bool:
+def _repels(node: Thing, tolerated: Sequence[str]) -> bool:
     """Return whether a taint repels our pods; node conditions are judged elsewhere."""
     known = {f"{names.DOMAIN}/managed", *tolerated}
     taints = node["spec"].get("taints", ())

@@ -44,8 +44,12 @@ def check_cards(spec: TaskSpec, cards: Cards) -> None:
         raise Rejected(f"{spec.node} gives whole cards only: NVIDIA's toolkit holds no slice to its memory.")
 
 
-def annotations(spec: TaskSpec, cards: Cards) -> dict[str, str]:
-    return _card_annotations(spec.gpus, [cards[share.uuid] for share in spec.gpus]) | _core_annotations(spec)
+def build_annotations(spec: TaskSpec, cards: Cards) -> dict[str, str]:
+    """Return annotations: the cards from NVIDIA's toolkit, and the cores of their NUMA node if it is one."""
+    found = _build_card_annotations(spec.gpus, [cards[share.uuid] for share in spec.gpus])
+    if spec.cpu_pinning == BALLOONS and len(near := set(spec.numa)) == 1:
+        found[f"{BALLOON_ANNOTATION}/container.main"] = f"numa{near.pop()}"
+    return found
 
 
 def build_card_environment(spec: TaskSpec, cards: Cards) -> tuple[dict[str, str], dict[str, str]]:
@@ -84,7 +88,7 @@ def _promises(shares: tuple[GpuShare, ...], cards: Cards) -> str:
     return " ".join([*words, *(f"TESSERA_SLICE_BY={mode}" for mode in sorted(kept))])
 
 
-def _card_annotations(shares: tuple[GpuShare, ...], cards: list[GpuView]) -> dict[str, str]:
+def _build_card_annotations(shares: tuple[GpuShare, ...], cards: list[GpuView]) -> dict[str, str]:
     if not cards or cards[0].pin != TOOLKIT:
         return {}
     if cards[0].mode == NVFRACTION and _is_cut(shares):
@@ -97,13 +101,4 @@ def _card_annotations(shares: tuple[GpuShare, ...], cards: list[GpuView]) -> dic
             f"{FRACTION}.gpu-compute.mode": "sm-sharing",
             f"{FRACTION}.gpu-compute.portion": f"{percent / 100:g}",
         }
-    devices = ",".join(f"{TOOLKIT_CARD}={card.uuid}" for card in cards)
-    return {TOOLKIT_ANNOTATION: devices}
-
-
-def _core_annotations(spec: TaskSpec) -> dict[str, str]:
-    """Return its NUMA node's balloon; none if its cards span several."""
-    near = set(spec.numa)
-    if spec.cpu_pinning != BALLOONS or len(near) != 1:
-        return {}
-    return {f"{BALLOON_ANNOTATION}/container.main": f"numa{near.pop()}"}
+    return {TOOLKIT_ANNOTATION: ",".join(f"{TOOLKIT_CARD}={card.uuid}" for card in cards)}

@@ -8,7 +8,7 @@ import json
 import os
 import re
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,10 +28,9 @@ from runtimes.kubernetes.pods.volumes import (
     check_files,
     check_storage,
 )
-from runtimes.kubernetes.watch.checkpoint_watch import build_checkpoint_annotation
 
 SUPERVISOR = Path(__file__).with_name("supervisor.sh").read_text()
-TASK_ROOT = "/tessera"
+TASK_ROOT, HOME = "/tessera", "~/"
 PATIENCE_S = 3
 """The same as in supervisor.sh."""
 START_PATIENCE_S = 1800
@@ -59,10 +58,14 @@ class InstallConfig:
     image: str
     pull: str = "IfNotPresent"
     pull_secret: str = ""
-    tolerated: tuple[str, ...] = ()
+    tolerated: Sequence[str] = ()
     account: str = ""
     storage: Storage | None = None
-    private: tuple[str, ...] = ()
+    private: Sequence[str] = ()
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return {names.LABEL_MANAGED: names.MANAGER, names.LABEL_INSTALL: self.install}
 
 
 def check_install_config(config: InstallConfig) -> InstallConfig:
@@ -126,9 +129,9 @@ def build_pod(spec: TaskSpec, config: InstallConfig, cards: Mapping[str, GpuView
         names.ANNOTATION_LABEL: spec.label[:200],
         names.ANNOTATION_CHECKPOINT_S: str(save_s),
     }
-    notes |= card_modes.annotations(spec, cards) | {names.ANNOTATION_SPEC: hash_spec(spec)}
-    if config.storage and spec.checkpoint and (saves := build_checkpoint_annotation(spec.checkpoint.dir, spec.uid)):
-        notes[names.ANNOTATION_CHECKPOINTS] = saves
+    notes |= card_modes.build_annotations(spec, cards) | {names.ANNOTATION_SPEC: hash_spec(spec)}
+    if config.storage and spec.checkpoint and (folder := build_checkpoint_annotation(spec.checkpoint.dir, spec.uid)):
+        notes[names.ANNOTATION_CHECKPOINTS] = folder
     namespace = names.name_team_namespace(config.install, spec.gid)
     labels = {names.LABEL_TEAM: str(spec.gid)} | told.labels
     return _pod(spec.uuid, config, namespace, pod_spec, notes | told.files, labels)
@@ -175,25 +178,26 @@ def check_spec(spec: TaskSpec, config: InstallConfig, cards: Mapping[str, GpuVie
     check_files(spec, config.storage)
 
 
+def build_checkpoint_annotation(folder: str, uid: int) -> str:
+    """Return the annotation "uid/path" for a folder in the home, else ""."""
+    path = os.path.normpath(folder.removeprefix(HOME))
+    return f"{uid}/{path}" if folder.startswith(HOME) and path.split("/")[0] != ".." else ""
+
+
 def escape_dollars(text: str) -> str:
     """Escape `$`: Kubernetes expands `$(NAME)` in commands and environments."""
     return text.replace("$", "$$")
 
 
 def _pod(uuid: str, config: InstallConfig, namespace: str, pod_spec: dict, notes: dict, labels: dict) -> dict:
-    ours = {names.LABEL_MANAGED: names.MANAGER, names.LABEL_INSTALL: config.install, names.LABEL_TASK: uuid}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": names.name_pod(uuid),
-            "namespace": namespace,
-            "labels": ours | labels,
-            "annotations": notes,
-            "finalizers": [names.FINALIZER],
-        },
-        "spec": pod_spec,
+    meta = {
+        "name": names.name_pod(uuid),
+        "namespace": namespace,
+        "labels": {**config.labels, names.LABEL_TASK: uuid, **labels},
+        "annotations": notes,
+        "finalizers": [names.FINALIZER],
     }
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": pod_spec}
 
 
 def _container(spec: TaskSpec, config: InstallConfig, cards: Mapping[str, GpuView], told: PodFiles) -> dict:
@@ -225,7 +229,7 @@ def _arguments(spec: TaskSpec) -> list[str]:
     rule = spec.checkpoint
     number = int(signal.Signals[rule.signal]) if rule and rule.signal else 0
     folder = rule.dir if rule else ""
-    if folder and not folder.startswith("~/"):
+    if folder and not folder.startswith(HOME):
         folder = os.path.normpath(os.path.join(cwd, folder))
     times = (spec.max_time_s or 0, spec.grace_s, number, rule.grace_s if rule else 0)
     files = (work, build_code_path(spec, TASK_ROOT), *build_links(spec, TASK_ROOT))

@@ -6,8 +6,10 @@ container. See docs/notes/one-volume-for-all-files.md.
 
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from runtimes.contract.errors import Rejected, Unavailable
 from runtimes.contract.task import Mount, TaskSpec
@@ -31,6 +33,14 @@ class Storage:
     code: Path
     size: str = "1Ti"
     access: str = "ReadWriteMany"
+
+
+def read_storage(settings: Mapping[str, Any] | None) -> Storage | None:
+    """Return the settings' volume; None if they name no class."""
+    if not settings or not settings["storage_class"]:
+        return None
+    folders = {name: Path(settings[name]).absolute() for name in ("root", "files", "code")}
+    return Storage(**{**settings, **folders})
 
 
 def check_storage(storage: Storage) -> Storage:

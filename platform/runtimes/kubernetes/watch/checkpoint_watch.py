@@ -19,13 +19,6 @@ from runtimes.storage.open_beneath import open_beneath
 log = logging.getLogger("tessera.kubernetes")
 
 CHECK_EVERY_S = 10.0
-HOME = "~/"
-
-
-def build_checkpoint_annotation(folder: str, uid: int) -> str:
-    """Return the annotation "uid/path" for a folder in the home, else ""."""
-    path = os.path.normpath(folder.removeprefix(HOME))
-    return f"{uid}/{path}" if folder.startswith(HOME) and path.split("/")[0] != ".." else ""
 
 
 class CheckpointWatch:
