@@ -5,8 +5,8 @@ import re
 import socket
 import time
 from collections.abc import Iterable, Iterator
+from itertools import product
 from pathlib import Path
-from typing import Any
 
 from kubernetes.client import (
     AuthenticationV1Api,
@@ -22,7 +22,7 @@ from ruamel.yaml import YAML
 
 from runtimes.contract.errors import Rejected, Unavailable
 from runtimes.contract.runtime import Finding, Tone
-from runtimes.kubernetes.api.client import MERGE_PATCH, Gone, NoRight
+from runtimes.kubernetes.api.client import JSON, MERGE_PATCH, Gone, NoRight, Thing
 from runtimes.kubernetes.cluster.nodes import is_ready
 from runtimes.kubernetes.cluster.probe_pod import build_probe, run_probe
 from runtimes.kubernetes.pods import names
@@ -40,8 +40,6 @@ CDI_SURE, CDI_MAYBE = (2, 0), (1, 7)
 """containerd versions: CDI on by default, and CDI behind a setting."""
 CLOCK_NOTE_S, CLOCK_BAD_S = 5, 60
 VERSION = re.compile(r"v?(\d+)\.(\d+)")
-
-Thing = dict[str, Any]
 
 
 def examine(runtime: KubernetesRuntime, teams: Iterable[int], probe: bool) -> Iterator[Finding]:
@@ -64,9 +62,8 @@ def examine(runtime: KubernetesRuntime, teams: Iterable[int], probe: bool) -> It
         yield from _check_dns()
         yield from _check_network(runtime, team, probe)
     except (Unavailable, Rejected) as away:
-        yield Finding(
-            "cluster", "bad", f"It does not answer as it should: {away}", "Look at KUBECONFIG and the network."
-        )
+        words = f"It does not answer as it should: {away}"
+        yield Finding("cluster", "bad", words, "Look at KUBECONFIG and the network.")
 
 
 def _check_server(runtime: KubernetesRuntime) -> Finding:
@@ -100,26 +97,22 @@ def _check_nodes(runtime: KubernetesRuntime) -> Iterator[Finding]:
         yield Finding("cards", "ok", f"{len(serving)} machines serve their cards one by one.")
         yield _check_cdi(serving)
     else:
-        remedy = "Run the agent on each machine with GPUs: docs/install.md."
-        yield Finding(
-            "cards", "note", "No machine serves its cards one by one (tessera.sh/g-0), so no job gets one.", remedy
-        )
+        words = "No machine serves its cards one by one (tessera.sh/g-0), so no job gets one."
+        yield Finding("cards", "note", words, "Run the agent on each machine with GPUs: docs/install.md.")
 
 
 def _check_cdi(serving: list[Thing]) -> Finding:
     """Check for CDI, which injects cards; no runtime class or NRI is needed."""
     told = {node["metadata"]["name"]: node["status"]["nodeInfo"]["containerRuntimeVersion"] for node in serving}
-    old = [name for name, text in told.items() if _is_containerd(text) and _version(text) < CDI_MAYBE]
-    unsure = [name for name, text in told.items() if _is_containerd(text) and CDI_MAYBE <= _version(text) < CDI_SURE]
+    versions = {name: _version(text) for name, text in told.items() if text.startswith("containerd://")}
+    old = [name for name, version in versions.items() if version < CDI_MAYBE]
+    unsure = [name for name, version in versions.items() if CDI_MAYBE <= version < CDI_SURE]
     if old:
-        return Finding(
-            "cdi", "bad", f"containerd is too old for CDI on {_join_some(old)}.", "Upgrade it to 2.0 or newer."
-        )
+        return Finding("cdi", "bad", f"containerd is too old for CDI on {_join(old)}.", "Upgrade it to 2.0 or newer.")
     if unsure:
+        words = f"containerd on {_join(unsure)} reads CDI only where its settings say so."
         remedy = "In its settings set enable_cdi = true, or upgrade it to 2.0, and restart it."
-        return Finding(
-            "cdi", "note", f"containerd on {_join_some(unsure)} reads CDI only where its settings say so.", remedy
-        )
+        return Finding("cdi", "note", words, remedy)
     return Finding("cdi", "ok", "The machines' container runtimes read CDI. No runtime class and no NRI is needed.")
 
 
@@ -159,19 +152,12 @@ def _list_rights(install: str, role: str) -> Iterator[tuple[str, dict[str, str]]
     for thing in YAML(typ="safe").load_all(RIGHTS):
         if thing and thing["kind"] == "ClusterRole" and thing["metadata"]["name"] == f"tessera-{role}":
             for rule in thing["rules"]:
-                for verb, full, group in _products(rule):
+                for group, full, verb in product(rule["apiGroups"], rule["resources"], rule["verbs"]):
                     resource, _, part = full.partition("/")
                     ask = {"verb": verb, "group": group, "resource": resource, "subresource": part}
                     if named := rule.get("resourceNames"):
                         ask["name"] = named[0].replace("tessera", install)
                     yield f"{verb} {full}", ask
-
-
-def _products(rule: Thing) -> Iterator[tuple[str, str, str]]:
-    for group in rule["apiGroups"]:
-        for full in rule["resources"]:
-            for verb in rule["verbs"]:
-                yield verb, full, group
 
 
 def _has_right(runtime: KubernetesRuntime, ask: dict[str, str]) -> bool:
@@ -197,10 +183,8 @@ def _check_admission(runtime: KubernetesRuntime, team: str | None) -> Finding:
 
 
 def _is_refused(runtime: KubernetesRuntime, verb: str, path: str, body: Thing) -> bool:
-    content = MERGE_PATCH if verb == "PATCH" else "application/json"
-    answer, _ = runtime.api.call(
-        verb, path, body, query={"dryRun": "All"}, content=content, handles=("reject", "no_right")
-    )
+    content, dry = MERGE_PATCH if verb == "PATCH" else JSON, {"dryRun": "All"}
+    answer, _ = runtime.api.call(verb, path, body, query=dry, content=content, handles=("reject", "no_right"))
     return answer.next_step != "done"
 
 
@@ -208,21 +192,14 @@ def _check_impostors(runtime: KubernetesRuntime) -> Iterator[Finding]:
     """Report pods with our labels that are no tasks, and tasks whose pod has another spec."""
     install = runtime.config.install
     pods = runtime.api.list_all(ALL_PODS, labels=f"{names.LABEL_INSTALL}={install}").items
-    found = sorted(build_key(pod) for pod in pods if not is_task(pod, install))
-    if found:
-        words = (
-            f"{_join_some(found)} bear our label {names.LABEL_INSTALL}={install} and are no tasks: they are left alone."
-        )
+    if found := sorted(build_key(pod) for pod in pods if not is_task(pod, install)):
+        words = f"{_join(found)} bear our label {names.LABEL_INSTALL}={install} and are no tasks: they are left alone."
         remedy = "Find out who made them. Take the label off, or delete them, with kubectl."
         yield Finding("strangers", "bad", words, remedy)
-    if others := sorted(
-        _describe_pod(pod)
-        for pod in pods
-        if is_task(pod, install) and names.ANNOTATION_DIFFERS in read_annotations(pod)
-    ):
-        words = (
-            f"The pod {_join_some(others)} is not what its task was asked to be. It goes on, and counts as the task."
-        )
+    others = [pod for pod in pods if is_task(pod, install) and names.ANNOTATION_DIFFERS in read_annotations(pod)]
+    if others:
+        which = _join(sorted(map(_describe_pod, others)))
+        words = f"The pod {which} is not what its task was asked to be. It goes on, and counts as the task."
         remedy = "Look at what it runs, and who made it (kubectl). Stop the job where it is not what its owner wants."
         yield Finding("strangers", "bad", words, remedy)
 
@@ -263,9 +240,8 @@ def _check_dns() -> Iterator[Finding]:
             socket.getaddrinfo("kubernetes.default.svc", 443)
             yield Finding("dns", "ok", "Names of services are known here.")
         except OSError as why:
-            yield Finding(
-                "dns", "bad", f"kubernetes.default.svc is not known here: {why}.", "Look at the cluster's DNS."
-            )
+            words = f"kubernetes.default.svc is not known here: {why}."
+            yield Finding("dns", "bad", words, "Look at the cluster's DNS.")
 
 
 def _check_network(runtime: KubernetesRuntime, team: str | None, probe: bool) -> Iterator[Finding]:
@@ -289,14 +265,10 @@ def _serves_cards(node: Thing) -> bool:
     return any(name.startswith(names.CARD_PREFIX) for name in node["status"].get("allocatable", {}))
 
 
-def _is_containerd(text: str) -> bool:
-    return text.startswith("containerd://")
-
-
 def _version(text: str) -> tuple[int, int]:
     found = VERSION.search(text)
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
-def _join_some(given: list[str]) -> str:
+def _join(given: list[str]) -> str:
     return ", ".join(given[:3]) + (f" and {len(given) - 3} more" if len(given) > 3 else "")

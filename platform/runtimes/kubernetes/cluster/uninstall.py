@@ -3,22 +3,16 @@
 What the chart or an administrator applied stays.
 """
 
-from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
 
 from kubernetes.client import CoreV1Api, V1DeleteOptions, V1Preconditions
 
 from runtimes.contract.errors import Unavailable
 from runtimes.contract.runtime import Belonging
-from runtimes.kubernetes.api.client import Conflict, Gone
+from runtimes.kubernetes.api.client import Conflict, Gone, Thing
 from runtimes.kubernetes.pods import names
 from runtimes.kubernetes.pods.views import has_ended, is_task
 from runtimes.kubernetes.runtime import KubernetesRuntime
-
-NAMESPACES = "/api/v1/namespaces"
-
-Thing = Mapping[str, Any]
 
 
 class ClusterBelongings:
@@ -68,7 +62,7 @@ class ClusterBelongings:
         return Belonging(name, uid, ", ".join(words), self._risk(name))
 
     def _pods(self, namespace: str) -> list[Thing]:
-        return list(self._runtime.api.list_all(f"{NAMESPACES}/{namespace}/pods").items)
+        return self._runtime.api.list_all(f"/api/v1/namespaces/{namespace}/pods").items
 
     def _risk(self, namespace: str) -> str:
         """Return a warning if deleting the claims deletes a volume with people's files, else ""."""
