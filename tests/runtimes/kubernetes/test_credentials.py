@@ -260,7 +260,7 @@ class DoorKeeper:
 async def ask_aside(source: CredentialSource) -> int:
     client = await open_client(source)
     try:
-        return len((await client.get("/api/v1/pods"))[1]["items"])
+        return len((await client.get("/api/v1/pods"))["items"])
     finally:
         await client.close()
 

@@ -9,7 +9,6 @@ import re
 import socket
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from runtimes.contract.access import PtySize
 from runtimes.contract.errors import Rejected, Unavailable
@@ -17,8 +16,10 @@ from runtimes.gpu_sharing import forbidden_env
 from runtimes.kubernetes.access.port_forward import open_port_forward
 from runtimes.kubernetes.access.sessions import PodSession, start_session
 from runtimes.kubernetes.api.async_client import AsyncClient, open_client
+from runtimes.kubernetes.api.client import Gone
 from runtimes.kubernetes.api.credentials import CredentialSource
 from runtimes.kubernetes.pods import names
+from runtimes.kubernetes.pods.causes import Pod
 from runtimes.kubernetes.pods.views import build_pod_path, has_ended, is_running
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -28,6 +29,7 @@ DOUBT_S = 0.2
 """Seconds to wait for the engine to report a refused port that was not known to be open."""
 KNOWN_S = 30.0
 MOST_KNOWN = 10_000
+NO_TASK = "There is no such task in the cluster."
 
 
 class KubernetesAccess:
@@ -86,9 +88,7 @@ class KubernetesAccess:
             await client.close()
             raise
 
-    async def _by_address(
-        self, client: AsyncClient, uuid: str, pod: Mapping[str, Any], port: int
-    ) -> socket.socket | None:
+    async def _by_address(self, client: AsyncClient, uuid: str, pod: Pod, port: int) -> socket.socket | None:
         """Connect to the pod's address; None if nothing listens there.
 
         The pod is read again once connected, because addresses are reused.
@@ -110,7 +110,7 @@ class KubernetesAccess:
         connected.close()
         return None
 
-    async def _by_server(self, client: AsyncClient, uuid: str, pod: Mapping[str, Any], port: int) -> socket.socket:
+    async def _by_server(self, client: AsyncClient, uuid: str, pod: Pod, port: int) -> socket.socket:
         forward = await open_port_forward(client, f"{build_pod_path(pod)}/portforward", port)
         key, now = (uuid, port), time.monotonic()
         if now - self._open_ports.get(key, float("-inf")) > KNOWN_S:
@@ -120,33 +120,29 @@ class KubernetesAccess:
             self._open_ports[key] = now
         return forward.open_socket()
 
-    async def _running_pod(self, client: AsyncClient, uuid: str) -> Mapping[str, Any]:
+    async def _running_pod(self, client: AsyncClient, uuid: str) -> Pod:
         """Return the pod. Raises Rejected if it is missing or ended, Unavailable if not running."""
-        name = names.name_pod(uuid)
-        pod: Mapping[str, Any] | None
         if namespace := self._namespaces.get(uuid):
-            answer, found = await client.get(f"/api/v1/namespaces/{namespace}/pods/{name}")
-            pod = found if answer.next_step == "done" else None
-            if answer.next_step not in ("done", "gone"):
-                raise Unavailable(answer.words)
+            try:
+                pod: Pod = await client.get(f"/api/v1/namespaces/{namespace}/pods/{names.name_pod(uuid)}")
+            except Gone:
+                raise Rejected(NO_TASK) from None
         else:
             pod = await self._find_pod(client, uuid)
-        if pod is None:
-            raise Rejected("There is no such task in the cluster.")
         if has_ended(pod):
             raise Rejected("This task has ended.")
         if not is_running(pod):
             raise Unavailable("This task is just starting or ending.")
         return pod
 
-    async def _find_pod(self, client: AsyncClient, uuid: str) -> Mapping[str, Any] | None:
+    async def _find_pod(self, client: AsyncClient, uuid: str) -> Pod:
         labels = f"{names.LABEL_INSTALL}={self.install},{names.LABEL_TASK}={uuid}"
-        answer, found = await client.get("/api/v1/pods", {"labelSelector": labels})
-        if answer.next_step != "done":
-            raise Unavailable(answer.words)
+        found = await client.get("/api/v1/pods", {"labelSelector": labels})
         pods = sorted(found["items"], key=has_ended)  # prefer the pod over a tombstone
-        if pods and not has_ended(pods[0]):
+        if not pods:
+            raise Rejected(NO_TASK)
+        if not has_ended(pods[0]):
             if len(self._namespaces) >= MOST_KNOWN:
                 self._namespaces.clear()
             self._namespaces[uuid] = pods[0]["metadata"]["namespace"]
-        return pods[0] if pods else None
+        return pods[0]

@@ -8,10 +8,8 @@ import asyncio
 import contextlib
 import socket
 
-import aiohttp
-
 from runtimes.contract.errors import Unavailable
-from runtimes.kubernetes.api.async_client import PIECE, AsyncClient, receive, send
+from runtimes.kubernetes.api.async_client import PIECE, AsyncClient, Websocket, receive, send
 
 PROTOCOL = "v4.channel.k8s.io"
 DATA, ERROR = 0, 1
@@ -22,7 +20,7 @@ _pumps: set[asyncio.Task] = set()
 class PortForward:
     """A forwarded connection that may still be refused."""
 
-    def __init__(self, client: AsyncClient, websocket: aiohttp.ClientWebSocketResponse):
+    def __init__(self, client: AsyncClient, websocket: Websocket):
         self._client, self._websocket = client, websocket
         self._opened: set[int] = set()
         self._first: asyncio.Task[tuple[int, bytes] | None] | None = None

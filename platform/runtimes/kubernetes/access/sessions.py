@@ -17,7 +17,7 @@ import aiohttp
 
 from runtimes.contract.access import PtySize
 from runtimes.contract.errors import Rejected, Unavailable
-from runtimes.kubernetes.api.async_client import AsyncClient, receive, send
+from runtimes.kubernetes.api.async_client import AsyncClient, Websocket, receive, send
 from runtimes.kubernetes.pods.manifest import TASK_ROOT
 
 PROTOCOL = "v5.channel.k8s.io"
@@ -46,7 +46,7 @@ async def start_session(
     run = _query(("/bin/sh", "-c", SESSION, "tessera", pipe, cwd or "", *variables, "--", *argv), pty=pty is not None)
     holder, program = (asyncio.create_task(client.open(path, query, PROTOCOL)) for query in (hold, run))
     await asyncio.gather(holder, program, return_exceptions=True)
-    session = PodSession(client, holder.result(), program.result(), pty, mark=f"\x1e{name}\x1e".encode())
+    session = PodSession(client, holder.result(), program.result(), pty, f"\x1e{name}\x1e".encode())
     try:
         async with asyncio.timeout(PATIENCE_S):
             await session.begin()
@@ -60,15 +60,7 @@ async def start_session(
 
 
 class PodSession:
-    def __init__(
-        self,
-        client: AsyncClient,
-        holder: aiohttp.ClientWebSocketResponse,
-        program: aiohttp.ClientWebSocketResponse,
-        pty: PtySize | None,
-        *,
-        mark: bytes,
-    ):
+    def __init__(self, client: AsyncClient, holder: Websocket, program: Websocket, pty: PtySize | None, mark: bytes):
         loop = asyncio.get_running_loop()
         self._client, self._holder, self._program, self._size = client, holder, program, pty
         self._started: asyncio.Future[str] = loop.create_future()  # "" or an error

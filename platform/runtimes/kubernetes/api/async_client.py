@@ -10,9 +10,11 @@ import aiohttp
 from yarl import URL
 
 from runtimes.contract.errors import Rejected, Unavailable
-from runtimes.kubernetes.api.answers import Answer, read_answer
+from runtimes.kubernetes.api.answers import read_answer
+from runtimes.kubernetes.api.client import Gone, Thing
 from runtimes.kubernetes.api.credentials import Credentials, CredentialSource
 
+Websocket = aiohttp.ClientWebSocketResponse
 CONNECT_S, ANSWER_S = 5.0, 15.0
 PIECE = 32 * 1024
 """Bytes per message: larger ones need larger buffers on the way."""
@@ -29,7 +31,7 @@ class AsyncClient:
             cookie_jar=aiohttp.DummyCookieJar(),
             proxy=credentials.proxy,
         )
-        self._sockets: list[aiohttp.ClientWebSocketResponse] = []
+        self._sockets: list[Websocket] = []
 
     async def close(self) -> None:
         """Cut the connections first, so that nothing waits."""
@@ -37,18 +39,21 @@ class AsyncClient:
         for socket in self._sockets:
             await socket.close()
 
-    async def get(self, path: str, query: Mapping[str, str] = {}) -> tuple[Answer, dict[str, Any]]:
-        """Raise Unavailable."""
+    async def get(self, path: str, query: Mapping[str, str] = {}) -> Thing:
+        """Return an object or list. Raises Unavailable, as Gone if there is none."""
         try:
             async with asyncio.timeout(ANSWER_S):
                 async with self._http.get(self._url(path, [*query.items()]), **self._options()) as response:
                     self._source.report_status(self._credentials, response.status)
                     body = json.loads(await response.read() or b"{}")
-                    return read_answer("GET", response.status, body), body
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
-            raise self._failure_of(error) from error
+            raise self._build_error(error) from error
+        answer = read_answer("GET", response.status, body)
+        if answer.next_step != "done":
+            raise Gone(answer.words) if answer.next_step == "gone" else Unavailable(answer.words)
+        return body
 
-    async def open(self, path: str, query: Sequence[tuple[str, str]], protocol: str) -> aiohttp.ClientWebSocketResponse:
+    async def open(self, path: str, query: Sequence[tuple[str, str]], protocol: str) -> Websocket:
         """Open a websocket. Raises Rejected if missing, else Unavailable."""
         url, options = self._url(path, query), self._options()
         try:
@@ -58,12 +63,12 @@ class AsyncClient:
             self._source.report_status(self._credentials, refused.status)
             if refused.status == 404:
                 raise Rejected("This task has ended.") from refused
-            right = (
-                " The platform's account lacks the right to do it." if refused.status in (403, 422) else ""
-            )  # 422: admission
-            raise Unavailable(f"The cluster answered {refused.status}.{right}") from refused
+            words = f"The cluster answered {refused.status}."
+            if refused.status in (403, 422):  # 422: admission
+                words += " The platform's account lacks the right to do it."
+            raise Unavailable(words) from refused
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise self._failure_of(error) from error
+            raise self._build_error(error) from error
         self._sockets.append(socket)
         if socket.protocol != protocol:
             raise Unavailable(f"The cluster does not speak {protocol}.")
@@ -79,7 +84,7 @@ class AsyncClient:
         headers = {"Authorization": token} if token else {}
         return {"headers": headers, "server_hostname": configuration.tls_server_name}
 
-    def _failure_of(self, error: BaseException) -> Unavailable:
+    def _build_error(self, error: BaseException) -> Unavailable:
         self._source.report_status(self._credentials, 0)
         return Unavailable(f"The cluster does not answer: {type(error).__name__} {error}".strip()[:300])
 
@@ -89,7 +94,7 @@ async def open_client(source: CredentialSource) -> AsyncClient:
     return AsyncClient(source, await asyncio.to_thread(source.current))
 
 
-async def send(socket: aiohttp.ClientWebSocketResponse, channel: int, data: bytes) -> None:
+async def send(socket: Websocket, channel: int, data: bytes) -> None:
     """Send data, waiting for the receiver. Errors are ignored."""
     view = memoryview(data)
     try:
@@ -99,7 +104,7 @@ async def send(socket: aiohttp.ClientWebSocketResponse, channel: int, data: byte
         pass
 
 
-async def receive(socket: aiohttp.ClientWebSocketResponse) -> tuple[int, bytes] | None:
+async def receive(socket: Websocket) -> tuple[int, bytes] | None:
     """Return the next non-empty (channel, data); None at the end or on errors."""
     while True:
         try:

@@ -14,6 +14,7 @@ from runtimes.contract.container import ContainerView, Phase
 from runtimes.kubernetes.pods import names
 from runtimes.kubernetes.pods.causes import (
     ENDED_BY_NODE,
+    Pod,
     explain_broken_start,
     explain_refused_start,
     find_start_failure,
@@ -22,8 +23,6 @@ from runtimes.kubernetes.pods.causes import (
     read_status_words,
     read_time,
 )
-
-Pod = Mapping[str, Any]
 
 MESSAGE = re.compile(r"tessera cause=(|stopped|time_limit|start_failed) saved=(\d{0,12})\s*")
 STARTERS = {"StartError", "ContainerCannotRun"}

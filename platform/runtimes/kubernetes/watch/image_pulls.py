@@ -11,11 +11,9 @@ from typing import Any
 
 from runtimes.contract.errors import Unavailable
 from runtimes.kubernetes.api.client import ApiServer
-from runtimes.kubernetes.pods.causes import read_time
+from runtimes.kubernetes.pods.causes import Pod, read_time
 
 log = logging.getLogger("tessera.kubernetes")
-
-Pod = Mapping[str, Any]
 
 ASK_AFTER_S = 4.0
 """Quicker starts are not asked about."""

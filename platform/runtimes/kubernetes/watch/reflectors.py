@@ -241,16 +241,9 @@ class ClusterView:
 
 
 META = (
-    "name",
-    "namespace",
-    "uid",
-    "resourceVersion",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "finalizers",
-    "labels",
-)
+    "name", "namespace", "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp",
+    "deletionGracePeriodSeconds", "finalizers", "labels",
+)  # fmt: skip
 STATUS = ("phase", "reason", "message", "startTime", "podIP")
 CONDITION = ("type", "status", "reason", "message", "lastTransitionTime")
 
