@@ -18,7 +18,7 @@ import aiohttp
 from runtimes.contract.access import PtySize
 from runtimes.contract.errors import Rejected, Unavailable
 from runtimes.kubernetes.api.async_client import AsyncClient, Websocket, receive, send
-from runtimes.kubernetes.pods.manifest import TASK_ROOT
+from runtimes.kubernetes.pods import names
 
 PROTOCOL = "v5.channel.k8s.io"
 STDIN, STDOUT, STDERR, STATUS, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
@@ -39,7 +39,7 @@ async def start_session(
     if not argv:
         raise Rejected("There is no program to start.")
     name = token_hex(16)
-    pipe = f"{TASK_ROOT}/.session-{name}"
+    pipe = f"{names.TASK_ROOT}/.session-{name}"
     terminal = {"TERM": DEFAULT_TERM} if pty else {}
     variables = [f"{name}={value}" for name, value in {**terminal, **env}.items()]
     hold = _query(("/bin/sh", "-c", HOLDER, "tessera", pipe), pty=False)

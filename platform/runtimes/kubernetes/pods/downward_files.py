@@ -37,15 +37,15 @@ def list_peer_names(spec: TaskSpec) -> list[str]:
     return [peer.address for peer in spec.peers[:MOST_NAMED]] if len(spec.peers) > 1 else []
 
 
-def build_pod_files(spec: TaskSpec, seen_at: str) -> PodFiles:
+def build_pod_files(spec: TaskSpec) -> PodFiles:
     """Build the files. spec: after `name_peers`. Raises Rejected for a bad role name."""
     hosts = gang_files(spec.peers)
     if strange := [name for name in hosts if not FILE.fullmatch(name)]:
         raise Rejected(f"Not the name of a role: {strange[0]!r}.")
-    found = {"passwd": _passwd(spec, seen_at), "group": _group(spec)}
+    found = {"passwd": _passwd(spec), "group": _group(spec)}
     found |= {f"hosts.{name}": text for name, text in hosts.items()}
     mounts = [_mount(f"/etc/{name}", name) for name in ("passwd", "group")]
-    mounts += [_mount(f"{seen_at}/hosts", "hosts")] if hosts else []
+    mounts += [_mount(f"{names.TASK_ROOT}/hosts", "hosts")] if hosts else []
     files = {f"{names.ANNOTATION_FILE}{name}": text for name, text in found.items()}
     volume = {"name": VOLUME, "downwardAPI": {"items": [_item(name, text) for name, text in sorted(found.items())]}}
     if len(spec.peers) < 2:
@@ -54,9 +54,9 @@ def build_pod_files(spec: TaskSpec, seen_at: str) -> PodFiles:
     return PodFiles(files, volume, mounts, place, {names.LABEL_GANG: "yes"})
 
 
-def _passwd(spec: TaskSpec, seen_at: str) -> str:
+def _passwd(spec: TaskSpec) -> str:
     name = spec.user if ACCOUNT.fullmatch(spec.user) else f"u{spec.uid}"
-    return f"root:x:0:0::/root:/bin/sh\n{name}:x:{spec.uid}:{spec.gid}::{seen_at}/home:/bin/sh\n"
+    return f"root:x:0:0::/root:/bin/sh\n{name}:x:{spec.uid}:{spec.gid}::{names.TASK_ROOT}/home:/bin/sh\n"
 
 
 def _group(spec: TaskSpec) -> str:

@@ -30,7 +30,7 @@ from runtimes.kubernetes.pods.volumes import (
 )
 
 SUPERVISOR = Path(__file__).with_name("supervisor.sh").read_text()
-TASK_ROOT, HOME = "/tessera", "~/"
+HOME = "~/"
 PATIENCE_S = 3
 """The same as in supervisor.sh."""
 START_PATIENCE_S = 1800
@@ -95,8 +95,9 @@ def build_pod(spec: TaskSpec, config: InstallConfig, cards: Mapping[str, GpuView
     """Return the Pod. cards: its node's, by uuid. Raises Rejected."""
     check_spec(spec, config, cards)
     spec = name_peers(spec)
-    told = build_pod_files(spec, TASK_ROOT)
+    pod_files = build_pod_files(spec)
     save_s = spec.checkpoint.grace_s + PATIENCE_S if spec.checkpoint else 0
+    user = {"runAsUser": spec.uid, "runAsGroup": spec.gid, "runAsNonRoot": True}
     pod_spec = {
         "restartPolicy": "Never",
         "automountServiceAccountToken": False,
@@ -104,37 +105,32 @@ def build_pod(spec: TaskSpec, config: InstallConfig, cards: Mapping[str, GpuView
         "terminationGracePeriodSeconds": max(spec.grace_s, 1) + save_s,
         "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": _only_node(spec.node)}},
         "tolerations": _tolerations(config),
-        "securityContext": {
-            "runAsUser": spec.uid,
-            "runAsGroup": spec.gid,
-            "runAsNonRoot": True,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
-        "containers": [_container(spec, config, cards, told)],
+        "securityContext": {**user, "seccompProfile": {"type": "RuntimeDefault"}},
+        "containers": [_container(spec, config, cards, pod_files)],
         "volumes": [
-            told.volume,
+            pod_files.volume,
             {"name": "scratch", "emptyDir": {}},
             {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{spec.memory_mib}Mi"}},
             *build_volumes(config.install, config.storage),
         ],
-        **told.place,
+        **pod_files.place,
     }
     if spec.max_time_s is not None:
         pod_spec["activeDeadlineSeconds"] = spec.max_time_s + spec.grace_s + save_s + START_PATIENCE_S
     secrets = [config.pull_secret, names.LOGINS if spec.logins else ""]
     if any(secrets):
         pod_spec["imagePullSecrets"] = [{"name": secret} for secret in secrets if secret]
-    notes = {
+    annotations = {
         names.ANNOTATION_EPOCH: str(spec.epoch),
         names.ANNOTATION_LABEL: spec.label[:200],
         names.ANNOTATION_CHECKPOINT_S: str(save_s),
     }
-    notes |= card_modes.build_annotations(spec, cards) | {names.ANNOTATION_SPEC: hash_spec(spec)}
+    annotations |= card_modes.build_annotations(spec, cards) | {names.ANNOTATION_SPEC: hash_spec(spec)}
     if config.storage and spec.checkpoint and (folder := build_checkpoint_annotation(spec.checkpoint.dir, spec.uid)):
-        notes[names.ANNOTATION_CHECKPOINTS] = folder
+        annotations[names.ANNOTATION_CHECKPOINTS] = folder
     namespace = names.name_team_namespace(config.install, spec.gid)
-    labels = {names.LABEL_TEAM: str(spec.gid)} | told.labels
-    return _pod(spec.uuid, config, namespace, pod_spec, notes | told.files, labels)
+    labels = {names.LABEL_TEAM: str(spec.gid)} | pod_files.labels
+    return _pod(spec.uuid, config, namespace, pod_spec, annotations | pod_files.files, labels)
 
 
 def build_tombstone(
@@ -148,9 +144,9 @@ def build_tombstone(
         "securityContext": {"runAsNonRoot": True, "runAsUser": 65534, "seccompProfile": {"type": "RuntimeDefault"}},
         "containers": [{"name": "main", "image": config.image, "securityContext": _confined(), "resources": {}}],
     }
-    notes = {names.ANNOTATION_EPOCH: str(epoch), names.ANNOTATION_END: json.dumps(dict(end))}
+    annotations = {names.ANNOTATION_EPOCH: str(epoch), names.ANNOTATION_END: json.dumps(dict(end))}
     labels = {names.LABEL_FORGOTTEN: hour} if hour else {}
-    pod = _pod(uuid, config, namespace, pod_spec, notes, labels)
+    pod = _pod(uuid, config, namespace, pod_spec, annotations, labels)
     del pod["metadata"]["finalizers"]  # nothing to lose
     return pod
 
@@ -189,18 +185,18 @@ def escape_dollars(text: str) -> str:
     return text.replace("$", "$$")
 
 
-def _pod(uuid: str, config: InstallConfig, namespace: str, pod_spec: dict, notes: dict, labels: dict) -> dict:
+def _pod(uuid: str, config: InstallConfig, namespace: str, pod_spec: dict, annotations: dict, labels: dict) -> dict:
     meta = {
         "name": names.name_pod(uuid),
         "namespace": namespace,
         "labels": {**config.labels, names.LABEL_TASK: uuid, **labels},
-        "annotations": notes,
+        "annotations": annotations,
         "finalizers": [names.FINALIZER],
     }
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": pod_spec}
 
 
-def _container(spec: TaskSpec, config: InstallConfig, cards: Mapping[str, GpuView], told: PodFiles) -> dict:
+def _container(spec: TaskSpec, config: InstallConfig, cards: Mapping[str, GpuView], pod_files: PodFiles) -> dict:
     """Requests equal limits, except cores of overcommitted pools."""
     held = card_modes.build_card_requests(spec, cards)
     most = {"cpu": f"{spec.cpu_milli}m", "memory": f"{spec.memory_mib}Mi", **held}
@@ -215,16 +211,16 @@ def _container(spec: TaskSpec, config: InstallConfig, cards: Mapping[str, GpuVie
         "resources": {"requests": {**most, "cpu": f"{asked}m"}, "limits": most},
         "securityContext": _confined(),
         "volumeMounts": [
-            {"name": "scratch", "mountPath": TASK_ROOT},
+            {"name": "scratch", "mountPath": names.TASK_ROOT},
             {"name": "shm", "mountPath": "/dev/shm"},
-            *build_mounts(spec, config.storage, TASK_ROOT),
-            *told.mounts,
+            *build_mounts(spec, config.storage),
+            *pod_files.mounts,
         ],
     }
 
 
 def _arguments(spec: TaskSpec) -> list[str]:
-    work = os.path.join(TASK_ROOT, "work")
+    work = os.path.join(names.TASK_ROOT, "work")
     cwd = os.path.normpath(os.path.join(work, spec.workdir or ""))
     rule = spec.checkpoint
     number = int(signal.Signals[rule.signal]) if rule and rule.signal else 0
@@ -232,14 +228,14 @@ def _arguments(spec: TaskSpec) -> list[str]:
     if folder and not folder.startswith(HOME):
         folder = os.path.normpath(os.path.join(cwd, folder))
     times = (spec.max_time_s or 0, spec.grace_s, number, rule.grace_s if rule else 0)
-    files = (work, build_code_path(spec, TASK_ROOT), *build_links(spec, TASK_ROOT))
+    files = (work, build_code_path(spec), *build_links(spec))
     return [spec.run, cwd, *map(str, times), folder, "", " ".join(list_peer_names(spec)), *files]
 
 
 def _environment(spec: TaskSpec, config: InstallConfig, cards: Mapping[str, GpuView]) -> dict[str, str]:
     hints, fixed = card_modes.build_card_environment(spec, cards)
-    team = {"TESSERA_TEAM_FOLDER": os.path.join(TASK_ROOT, "team")} if config.storage else {}
-    env = task_environment(spec, TASK_ROOT, hints, fixed | team)
+    team = {"TESSERA_TEAM_FOLDER": os.path.join(names.TASK_ROOT, "team")} if config.storage else {}
+    env = task_environment(spec, names.TASK_ROOT, hints, fixed | team)
     return {name: value for name, value in env.items() if ENV_NAME.fullmatch(name)}
 
 

@@ -96,41 +96,41 @@ def build_volumes(install: str, storage: Storage | None) -> list[dict]:
     return [{"name": VOLUME, "persistentVolumeClaim": claim}] if storage else []
 
 
-def build_mounts(spec: TaskSpec, storage: Storage | None, seen_at: str) -> list[dict]:
+def build_mounts(spec: TaskSpec, storage: Storage | None) -> list[dict]:
     if storage is None:
         return []
     areas = {"home": AreaId("home", spec.uid), "team": AreaId("team", spec.gid)}
-    found = [_mount(storage, area_path(storage.files, areas[kind]), f"{seen_at}/{kind}") for kind in areas]
+    found = [_mount(storage, area_path(storage.files, areas[kind]), f"{names.TASK_ROOT}/{kind}") for kind in areas]
     for kind in sorted({mount.place.kind for mount in spec.mounts if mount.place and mount.read_only}):
         path = area_path(storage.files, areas[kind])
-        found.append(_mount(storage, path, _read_only(seen_at, kind), read_only=True))
+        found.append(_mount(storage, path, _read_only(kind), read_only=True))
     if spec.code_path:
-        found.append(_mount(storage, spec.code_path, build_code_path(spec, seen_at), read_only=True))
+        found.append(_mount(storage, spec.code_path, build_code_path(spec), read_only=True))
     for mount in spec.mounts:
         if mount.place is None:
             found.append(_mount(storage, mount.source, mount.target, read_only=mount.read_only))
     return found
 
 
-def build_links(spec: TaskSpec, seen_at: str) -> list[str]:
+def build_links(spec: TaskSpec) -> list[str]:
     """Return supervisor.sh's four words per data folder: umask, folder, folder as shown, link."""
     words = []
     for mount in spec.mounts:
         if mount.place is not None:
             inside = os.path.normpath(mount.source)
-            made = os.path.normpath(os.path.join(seen_at, mount.place.kind, inside))
-            shown = os.path.join(_read_only(seen_at, mount.place.kind), inside) if mount.read_only else made
-            target = os.path.join(seen_at, "work", os.path.normpath(mount.target))
+            made = os.path.normpath(os.path.join(names.TASK_ROOT, mount.place.kind, inside))
+            shown = os.path.join(_read_only(mount.place.kind), inside) if mount.read_only else made
+            target = os.path.join(names.TASK_ROOT, "work", os.path.normpath(mount.target))
             words += [UMASKS[mount.place.kind], made, os.path.normpath(shown), target]
     return words
 
 
-def build_code_path(spec: TaskSpec, seen_at: str) -> str:
-    return f"{seen_at}/code.tar.gz" if spec.code_path else ""
+def build_code_path(spec: TaskSpec) -> str:
+    return f"{names.TASK_ROOT}/code.tar.gz" if spec.code_path else ""
 
 
-def _read_only(seen_at: str, kind: str) -> str:
-    return f"{seen_at}/read-only/{kind}"
+def _read_only(kind: str) -> str:
+    return f"{names.TASK_ROOT}/read-only/{kind}"
 
 
 def _mount(storage: Storage, path: str | os.PathLike, seen_at: str, *, read_only: bool = False) -> dict:
