@@ -28,23 +28,9 @@ from runtimes.kubernetes.api.credentials import CredentialSource
 from runtimes.kubernetes.api.limiter import Urgency
 from runtimes.kubernetes.cluster.namespaces import apply_logins, ensure_namespace
 from runtimes.kubernetes.cluster.nodes import build_node_view, is_silent, sum_foreign_requests
-from runtimes.kubernetes.pods import names
+from runtimes.kubernetes.pods import names, views
 from runtimes.kubernetes.pods.causes import Pod, find_start_failure
 from runtimes.kubernetes.pods.manifest import InstallConfig, build_pod, build_tombstone, check_install_config, hash_spec
-from runtimes.kubernetes.pods.views import (
-    build_pod_path,
-    build_view,
-    has_ended,
-    has_run,
-    is_task,
-    is_terminating,
-    is_tombstone,
-    read_annotations,
-    read_checkpoint_s,
-    read_epoch,
-    read_node,
-    read_task_uuid,
-)
 from runtimes.kubernetes.pods.volumes import prepare_files, read_storage
 from runtimes.kubernetes.watch.image_pulls import ImagePulls
 from runtimes.kubernetes.watch.log_fallback import fetch_log
@@ -152,11 +138,11 @@ class KubernetesRuntime:
         if not pods and not self._create_tombstone(uuid, epoch=epoch, gid=gid):
             pods = self._find_pods(uuid)
         for pod in pods:
-            if has_ended(pod) or _is_forgotten(pod) or epoch < read_epoch(pod):
+            if views.has_ended(pod) or _is_forgotten(pod) or epoch < views.read_epoch(pod):
                 continue
             if not unless_ran:
                 self._stop_pod(pod, grace_s)
-            elif not has_run(pod) and read_node(pod) not in self._silent_nodes():
+            elif not views.has_run(pod) and views.read_node(pod) not in self._silent_nodes():
                 self._delete(pod, 1, version=pod["metadata"]["resourceVersion"])
 
     def resize(self, uuid: str, limits_mib: Mapping[str, int], *, serial: int) -> None:
@@ -166,7 +152,7 @@ class KubernetesRuntime:
     def forget(self, uuid: str) -> None:
         for _ in range(TRIES):  # the kubelet may still update it
             pods = [pod for pod in self._find_pods(names.check_uuid(uuid)) if not _is_forgotten(pod)]
-            if any(not has_ended(pod) for pod in pods):
+            if any(not views.has_ended(pod) for pod in pods):
                 return
             if self.logs is not None:
                 for pod in pods:
@@ -186,14 +172,14 @@ class KubernetesRuntime:
         """Return one view per task; pods override tombstones."""
         now, found, pods = datetime.now(UTC), {}, self._tasks_of(pods)
         pulls, known, self._settled = self._pulls.list_pulls(pods, now), self._settled, {}
-        for pod in sorted(pods, key=lambda pod: not is_tombstone(pod)):
+        for pod in sorted(pods, key=lambda pod: not views.is_tombstone(pod)):
             uid = pod["metadata"]["uid"]
             before, view = known.get(uid, (None, None))
             if view is None or before is not pod or view.node in silent:
                 since, asked = pulls.get(uid), uid in pulls
                 may_fetch = not asked or since is not None
-                view = build_view(pod, silent=silent, now=now, fetching_since=since, may_fetch=may_fetch)
-                if not is_tombstone(pod):
+                view = views.build_view(pod, silent=silent, now=now, fetching_since=since, may_fetch=may_fetch)
+                if not views.is_tombstone(pod):
                     self._namespaces[view.uuid] = pod["metadata"]["namespace"]
             if view.phase in SETTLED:
                 self._settled[uid] = pod, view
@@ -256,7 +242,7 @@ class KubernetesRuntime:
             pod = self._get_pod(namespace, spec.uuid)
             if pod is None:
                 raise Unavailable("A pod of this name was there a moment ago.")
-            labels, notes = pod["metadata"].get("labels", {}), read_annotations(pod)
+            labels, notes = pod["metadata"].get("labels", {}), views.read_annotations(pod)
             if (labels.get(names.LABEL_TASK), labels.get(names.LABEL_INSTALL)) != (spec.uuid, self.config.install):
                 log.error("the pod %s/%s is not ours and has a task's name", namespace, name)
                 raise Rejected(f"Another pod is called {name} in {namespace}.")
@@ -273,8 +259,8 @@ class KubernetesRuntime:
             note = json.dumps({"cause": cause, "detail": words})
             if not self._patch(pod, {"annotations": {names.ANNOTATION_END: note}}):
                 raise Unavailable(f"The pod {pod['metadata']['name']} was changed by somebody else.")
-        grace = grace_s + read_checkpoint_s(pod) if grace_s > 0 else 1  # 0 would not wait for the kubelet
-        if is_terminating(pod) and pod["metadata"].get("deletionGracePeriodSeconds", 0) <= grace:
+        grace = grace_s + views.read_checkpoint_s(pod) if grace_s > 0 else 1  # 0 would not wait for the kubelet
+        if views.is_terminating(pod) and pod["metadata"].get("deletionGracePeriodSeconds", 0) <= grace:
             return
         self._delete(pod, grace)
 
@@ -283,7 +269,7 @@ class KubernetesRuntime:
         fixed = {"uid": pod["metadata"]["uid"]} | ({"resourceVersion": version} if version else {})
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": grace_s, "preconditions": fixed}
         # "again": replaced or changed meanwhile
-        self.api.call("DELETE", build_pod_path(pod), options, urgency=Urgency.DELETE, handles=("gone", "again"))
+        self.api.call("DELETE", views.build_pod_path(pod), options, urgency=Urgency.DELETE, handles=("gone", "again"))
 
     def _create_tombstone(self, uuid: str, *, epoch: int, hour: str = "", gid: int | None = None) -> bool:
         """Create a tombstone, in the team's namespace if known. False if the name is taken."""
@@ -301,17 +287,17 @@ class KubernetesRuntime:
 
     def _forget_pod(self, pod: Pod) -> bool:
         """Forget a recorded pod. False on a conflict."""
-        if is_terminating(pod):  # removing the finalizer frees its name
-            self._create_tombstone(read_task_uuid(pod), epoch=read_epoch(pod), hour=str(_current_hour()))
+        if views.is_terminating(pod):  # removing the finalizer frees its name
+            self._create_tombstone(views.read_task_uuid(pod), epoch=views.read_epoch(pod), hour=str(_current_hour()))
         # without the gang label, as its DNS name would point to a reused address
         labels = {names.LABEL_FORGOTTEN: str(_current_hour()), names.LABEL_GANG: None}
         return self.remove_finalizer(pod, labels)
 
     def _patch(self, pod: Pod, meta: Mapping[str, Any]) -> bool:
         fixed = {"uid": pod["metadata"]["uid"], "resourceVersion": pod["metadata"]["resourceVersion"]}
-        body = {"metadata": {**fixed, **meta}}
+        path, body = views.build_pod_path(pod), {"metadata": {**fixed, **meta}}
         answer, _ = self.api.call(
-            "PATCH", build_pod_path(pod), body, content=MERGE_PATCH, urgency=Urgency.DELETE, handles=("gone", "again")
+            "PATCH", path, body, content=MERGE_PATCH, urgency=Urgency.DELETE, handles=("gone", "again")
         )
         return answer.next_step != "again"
 
@@ -323,7 +309,7 @@ class KubernetesRuntime:
         return self._tasks_of(self.api.list_all(ALL_PODS, labels=labels).items)
 
     def _tasks_of(self, pods: Iterable[Pod]) -> list[Pod]:
-        return [pod for pod in pods if is_task(pod, self.config.install)]
+        return [pod for pod in pods if views.is_task(pod, self.config.install)]
 
     def _get_pod(self, namespace: str, uuid: str) -> Thing | None:
         path = f"/api/v1/namespaces/{namespace}/pods/{names.name_pod(uuid)}"

@@ -11,18 +11,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from runtimes.contract.container import ContainerView, Phase
-from runtimes.kubernetes.pods import names
-from runtimes.kubernetes.pods.causes import (
-    ENDED_BY_NODE,
-    Pod,
-    explain_broken_start,
-    explain_refused_start,
-    find_start_failure,
-    read_container_state,
-    read_disruption,
-    read_status_words,
-    read_time,
-)
+from runtimes.kubernetes.pods import causes, names
+from runtimes.kubernetes.pods.causes import Pod
 
 MESSAGE = re.compile(r"tessera cause=(|stopped|time_limit|start_failed) saved=(\d{0,12})\s*")
 STARTERS = {"StartError", "ContainerCannotRun"}
@@ -39,21 +29,21 @@ def build_view(
     fetching_since: datetime | None = None,
     may_fetch: bool = False,
 ) -> ContainerView:
-    """Build the view. silent: nodes without contact. may_fetch: see find_start_failure."""
+    """Build the view. silent: nodes without contact. may_fetch: see causes.find_start_failure."""
     if has_ended(pod):
         return _build_ended_view(pod)
-    state, node = read_container_state(pod), read_node(pod)
+    state, node = causes.read_container_state(pod), read_node(pod)
     running = state.get("running")
     phase: Phase = "lost" if node in silent and node else "running" if running else "starting"
     words = f"Nothing is heard of its node {node}." if phase == "lost" else ""
-    cause, trouble = find_start_failure(pod, now, may_fetch=may_fetch) if phase == "starting" else ("", "")
+    cause, trouble = causes.find_start_failure(pod, now, may_fetch=may_fetch) if phase == "starting" else ("", "")
     return ContainerView(
         read_task_uuid(pod),
         node,
         phase,
         cause=cause,
         detail=words or trouble,
-        started_at=read_time(running.get("startedAt")) if running else None,
+        started_at=causes.read_time(running.get("startedAt")) if running else None,
         address=pod.get("status", {}).get("podIP", ""),
         epoch=read_epoch(pod),
         fetching_since=fetching_since if phase == "starting" else None,
@@ -109,19 +99,19 @@ def has_ended(pod: Pod) -> bool:
 
 
 def is_running(pod: Pod) -> bool:
-    return "running" in read_container_state(pod)
+    return "running" in causes.read_container_state(pod)
 
 
 def has_run(pod: Pod) -> bool:
     """Return whether its kubelet has reported a start."""
-    state = read_container_state(pod)
-    return "running" in state or read_time(state.get("terminated", {}).get("startedAt")) is not None
+    state = causes.read_container_state(pod)
+    return "running" in state or causes.read_time(state.get("terminated", {}).get("startedAt")) is not None
 
 
 def _build_ended_view(pod: Pod) -> ContainerView:
-    done = read_container_state(pod).get("terminated") or {}
+    done = causes.read_container_state(pod).get("terminated") or {}
     cause, detail, saved = _read_cause(pod, done)
-    started = read_time(done.get("startedAt"))
+    started = causes.read_time(done.get("startedAt"))
     code, number = _read_exit(done)
     if cause in NO_CODE:
         code, number = None, None
@@ -134,7 +124,7 @@ def _build_ended_view(pod: Pod) -> ContainerView:
         cause=cause,
         detail=detail,
         started_at=started,
-        ended_at=read_time(done.get("finishedAt")) or _read_deletion_time(pod) or _read_creation_time(pod),
+        ended_at=causes.read_time(done.get("finishedAt")) or _read_deletion_time(pod) or _read_creation_time(pod),
         address=pod.get("status", {}).get("podIP", ""),
         epoch=read_epoch(pod),
         checkpointed_at=saved,
@@ -144,21 +134,21 @@ def _build_ended_view(pod: Pod) -> ContainerView:
 def _read_cause(pod: Pod, done: Mapping[str, Any]) -> tuple[str, str, datetime | None]:
     """Return (cause, detail, last checkpoint)."""
     told, saved = _read_message(done)
-    reason, why = done.get("reason", ""), read_status_words(pod)
+    reason, why = done.get("reason", ""), causes.read_status_words(pod)
     if end := _read_recorded_end(pod):
         return end[0], end[1], saved
-    if not done or (read_time(done.get("startedAt")) is None and reason not in STARTERS):
-        never = is_terminating(pod) and not why and not read_disruption(pod)[0]
-        return ("never_started", "", saved) if never else (*explain_refused_start(pod), saved)
+    if not done or (causes.read_time(done.get("startedAt")) is None and reason not in STARTERS):
+        never = is_terminating(pod) and not why and not causes.read_disruption(pod)[0]
+        return ("never_started", "", saved) if never else (*causes.explain_refused_start(pod), saved)
     if reason in STARTERS:
         words = done.get("message", "")
-        return explain_broken_start(words), words, saved
+        return causes.explain_broken_start(words), words, saved
     if reason == "OOMKilled":
         return "out_of_memory", why, saved
     if pod["status"].get("reason") == "DeadlineExceeded":
         return "time_limit", why, saved
-    by_cluster, words = read_disruption(pod)
-    by_cluster = by_cluster or ENDED_BY_NODE.get(pod["status"].get("reason", ""), "")
+    by_cluster, words = causes.read_disruption(pod)
+    by_cluster = by_cluster or causes.ENDED_BY_NODE.get(pod["status"].get("reason", ""), "")
     if by_cluster and (told or _read_exit(done) != (0, None)):
         return by_cluster, why or words, saved
     if reason == NOT_FOUND:
@@ -180,7 +170,7 @@ def _was_killed(pod: Pod, done: Mapping[str, Any]) -> bool:
         return False
     if not pod["metadata"].get("deletionGracePeriodSeconds"):
         return number in (signal.SIGTERM, signal.SIGKILL)
-    asked, ended = _read_deletion_time(pod), read_time(done.get("finishedAt"))
+    asked, ended = _read_deletion_time(pod), causes.read_time(done.get("finishedAt"))
     return asked is not None and ended is not None and ended >= asked
 
 
@@ -210,11 +200,11 @@ def _read_exit(done: Mapping[str, Any]) -> tuple[int | None, int | None]:
 
 def _read_deletion_time(pod: Pod) -> datetime | None:
     """Return when deletion was requested: the timestamp minus the grace."""
-    at = read_time(pod["metadata"].get("deletionTimestamp"))
+    at = causes.read_time(pod["metadata"].get("deletionTimestamp"))
     if at is None:
         return None
     return datetime.fromtimestamp(at.timestamp() - pod["metadata"].get("deletionGracePeriodSeconds", 0), UTC)
 
 
 def _read_creation_time(pod: Pod) -> datetime | None:
-    return read_time(pod["metadata"].get("creationTimestamp"))
+    return causes.read_time(pod["metadata"].get("creationTimestamp"))

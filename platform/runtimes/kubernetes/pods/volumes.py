@@ -133,8 +133,8 @@ def _read_only(kind: str) -> str:
     return f"{names.TASK_ROOT}/read-only/{kind}"
 
 
-def _mount(storage: Storage, path: str | os.PathLike, seen_at: str, *, read_only: bool = False) -> dict:
-    mount = {"name": VOLUME, "mountPath": seen_at, "subPath": _relative_path(storage, path)}
+def _mount(storage: Storage, path: str | os.PathLike, mount_path: str, *, read_only: bool = False) -> dict:
+    mount = {"name": VOLUME, "mountPath": mount_path, "subPath": _relative_path(storage, path)}
     return mount | ({"readOnly": True} if read_only else {})
 
 
