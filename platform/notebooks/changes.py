@@ -8,9 +8,8 @@ from accounts.models import User
 from common.errors import FieldError, InvalidInput
 from common.resources import parse_gpu
 from common.text import shorten
-from jobs.jobfile.field_readers import read_data
-from jobs.jobfile.fields import read_env
 from jobs.jobfile.spec import JobSpec
+from jobs.jobfile.values import DATA, ENV
 from jobs.submit import choose_pool
 from quotas.services import notebook_hours_of
 
@@ -51,9 +50,9 @@ def _read_change(user: User, key: str, value: Any) -> dict[str, Any]:
     if key == "gpu":
         return {"gpu": parse_gpu(value)}
     if key == "env":
-        return {"env": read_env(value, "/env")}
+        return {"env": ENV.read(value, "/env")}
     if key == "data":
-        return {"data": read_data(value, "/data")}
+        return {"data": DATA.read(value, "/data")}
     if key == "hours":
         return {"max_time_s": _seconds(value, notebook_hours_of(user))}
     if key in ("cpu_milli", "memory_mib", "pool"):

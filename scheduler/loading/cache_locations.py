@@ -8,8 +8,8 @@ import numpy as np
 
 from accounts.models import Team, User
 from cluster.models import Cached
-from jobs.jobfile.field_readers import split_source
 from jobs.jobfile.spec import JobSpec
+from jobs.jobfile.values import split_source
 from runtimes.images.names import image_key
 from runtimes.storage.areas import AreaId, data_key
 from scheduler.core.model.snapshot import Snapshot

@@ -9,8 +9,8 @@ from django.conf import settings
 
 from cluster.models import Gpu
 from jobs.code.archive import code_file
-from jobs.jobfile.field_readers import split_source
 from jobs.jobfile.spec import DEFAULT_GRACE_S, JobSpec, from_json, role_of
+from jobs.jobfile.values import split_source
 from jobs.lifecycle import load_attempts
 from jobs.models import Job, JobKind, Task
 from jobs.tensorboard import TOOLS

@@ -7,7 +7,7 @@ constructor; tags, anchors, aliases and merge keys are refused (CVE-2019-11253).
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
@@ -23,7 +23,8 @@ from ruamel.yaml.events import (
 
 from common.errors import FieldError, InvalidInput
 from common.text import shorten
-from jobs.jobfile.schema import TEXT
+from jobs.jobfile.description import JOB
+from jobs.jobfile.shapes import Path, pointer_of
 
 MAX_BYTES = 256 * 1024
 MAX_DEPTH = 32
@@ -39,7 +40,8 @@ _OCT_HEX = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 
-Path = tuple[str | int, ...]
+# Kept as text as written, such as `name: 007` and `NORWAY: no`. "*" is any key.
+_WRITTEN = frozenset(JOB.written_paths())
 
 
 def load_jobfile(data: bytes) -> dict:
@@ -75,11 +77,6 @@ def load_json(data: bytes) -> dict:
         problem = "json_syntax" if text.strip() else "empty"
         raise _bad((), problem, line=error.lineno, column=error.colno) from None
     return _top(_Limits().plain(tree, ()))
-
-
-def pointer_of(path: Iterable[str | int]) -> str:
-    """Return a JSON pointer (RFC 6901): ("env", "A/B") is /env/A~1B."""
-    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)
 
 
 class _Pairs(list):
@@ -225,7 +222,7 @@ def _finite(value: float, path: Path, **where) -> float:
 def _is_text(path: Path) -> bool:
     return any(
         len(path) == len(pattern) and all(p in ("*", part) for p, part in zip(pattern, path, strict=True))
-        for pattern in TEXT
+        for pattern in _WRITTEN
     )
 
 

@@ -62,7 +62,7 @@ class JobSpec:
 
     code: None, "." (the submitted directory) or "sha256:<64 hex>". workdir: below the code. gpu, cpu_milli, memory_mib:
     per task. nodes: tasks that start together; nodes_max: the most. roles: replace run, the requests and ports.
-    time_s: estimate. max_time_s: limit. ports: as declared; Task.ports has the real ones. data: see `read_data`.
+    time_s: estimate. max_time_s: limit. ports: as declared; Task.ports has the real ones. data: {target: source}.
     """
 
     run: str = ""

@@ -7,7 +7,7 @@ from rest_framework import serializers
 
 from common.resources import show_cpu, show_duration, show_memory
 from events.models import Event
-from jobs.jobfile.schema import ENDS_JOB
+from jobs.jobfile.description import ENDS_JOB
 from jobs.messages import describe_end, describe_resize_refusal
 from jobs.models import Job, Priority, Task
 from jobs.states import JobState

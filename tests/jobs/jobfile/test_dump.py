@@ -8,11 +8,12 @@ from ruamel.yaml import YAML
 
 from common.resources import GpuAsk
 from common.text import name_problem
-from jobs.jobfile import schema
+from jobs.jobfile.description import CHECKPOINT_SIGNALS, ENDS_JOB, MAX_GRACE_S, PRIORITIES, RETRY_WHEN
 from jobs.jobfile.dump import dump_yaml
 from jobs.jobfile.load import load_jobfile
 from jobs.jobfile.parse import parse_spec
 from jobs.jobfile.spec import Checkpoint, JobSpec, RoleSpec, from_json, roles_of, to_json
+from jobs.jobfile.values import RESERVED_ENV, RESERVED_ENV_PREFIXES
 
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=60)
 tricky = st.sampled_from(
@@ -35,7 +36,7 @@ asks = st.one_of(
     st.just(GpuAsk()),
 )
 words = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,9}", fullmatch=True)
-env_names = words.filter(lambda n: n not in schema.RESERVED_ENV and not n.startswith(schema.RESERVED_ENV_PREFIXES))
+env_names = words.filter(lambda n: n not in RESERVED_ENV and not n.startswith(RESERVED_ENV_PREFIXES))
 labels = st.from_regex(r"[A-Za-z0-9]{1,9}", fullmatch=True)
 asked = {
     "run": runs.filter(bool),
@@ -51,7 +52,7 @@ roles = st.builds(
     RoleSpec,
     name=role_names,
     env=st.dictionaries(env_names.map("ROLES_OWN_{}".format), texts | tricky, max_size=3),
-    ends_job=st.sampled_from(["", *schema.ENDS_JOB]),
+    ends_job=st.sampled_from(["", *ENDS_JOB]),
     **asked,
 )
 common = {
@@ -62,18 +63,18 @@ common = {
     "code": st.sampled_from([None, ".", "sha256:" + "0f" * 32]),
     "env": st.dictionaries(env_names, texts | tricky, max_size=4),
     "workdir": st.sampled_from(["", "src", "a b/c", "1", "实验"]),
-    "priority": st.sampled_from(schema.PRIORITIES),
+    "priority": st.sampled_from(PRIORITIES),
     "time_s": st.none() | st.integers(1, 1000),
     "max_time_s": st.none() | st.integers(1000, 10**6),
     "retry_times": st.integers(0, 5),
-    "retry_when": st.lists(st.sampled_from(schema.RETRY_WHEN), unique=True).map(tuple),
+    "retry_when": st.lists(st.sampled_from(RETRY_WHEN), unique=True).map(tuple),
     "preemptible": st.booleans(),
     "checkpoint": st.none()
     | st.builds(
         Checkpoint,
         st.sampled_from(["ckpt", "~/runs/1", "/out/no", "1e3", "a: b"]),
-        st.sampled_from(["", *schema.CHECKPOINT_SIGNALS]),
-        st.integers(1, schema.MAX_GRACE_S),
+        st.sampled_from(["", *CHECKPOINT_SIGNALS]),
+        st.integers(1, MAX_GRACE_S),
     ),
     "labels": st.dictionaries(labels, st.just("") | names, max_size=3),
     "hold": st.booleans(),

@@ -2,10 +2,11 @@ import pytest
 from django.utils import translation
 
 from common.errors import FieldError, Hint, InvalidInput
-from jobs.jobfile import schema
+from common.resources import parse_gpu
+from jobs.jobfile.description import JOB
 from jobs.jobfile.hints import hints_for
 from jobs.jobfile.load import load_jobfile
-from jobs.jobfile.parse import READERS, ROLE_READERS, Defaults, derive_name, parse_spec
+from jobs.jobfile.parse import MAX_ERRORS, Defaults, derive_name, parse_spec
 from jobs.jobfile.spec import DEFAULT_RETRY_WHEN, Checkpoint, JobSpec, from_json, to_json
 from portal.wording.errors import ERROR_MESSAGES, FIELD_MESSAGES, describe_error, describe_field_error
 
@@ -22,7 +23,7 @@ def codes_of(data: dict) -> list[tuple[str, str]]:
 
 def test_two_lines_are_a_job():
     spec = parse_spec(load_jobfile(b"run: python train.py\ngpu: 1\n"))
-    assert spec == JobSpec(run="python train.py", name="python train.py", gpu=READERS["gpu"](1, "/gpu"))
+    assert spec == JobSpec(run="python train.py", name="python train.py", gpu=parse_gpu(1))
 
 
 def test_example_c_without_what_is_not_built():
@@ -49,7 +50,7 @@ def test_all_errors_come_at_once():
 
 
 def test_the_number_of_errors_is_bounded():
-    assert len(errors_of({f"k{i}": 1 for i in range(1000)})) == schema.MAX_ERRORS
+    assert len(errors_of({f"k{i}": 1 for i in range(1000)})) == MAX_ERRORS
 
 
 def test_an_unknown_key_gets_did_you_mean():
@@ -58,19 +59,13 @@ def test_an_unknown_key_gets_did_you_mean():
     assert describe_field_error(error) == "“pirority” is not a key of the job file. Did you mean “priority”?"
 
 
-@pytest.mark.parametrize("key", schema.UNSUPPORTED)
+@pytest.mark.parametrize("key", [one.key for one in JOB.fields if not one.supported])
 def test_a_key_of_the_format_is_never_unknown(key):
     assert codes_of({"run": "a", key: "x"}) == [(f"/{key}", "not_supported_yet")]
 
 
 def test_a_key_with_nothing_behind_it_asks_for_nothing():
     assert parse_spec({"run": "a", "gpu": None, "shm": None, "team": None}).gpu.count == 0
-
-
-def test_the_table_and_the_readers_agree():
-    assert set(READERS) == set(schema.SUPPORTED)
-    assert set(ROLE_READERS) == set(schema.ROLE_SUPPORTED)
-    assert not set(schema.SUPPORTED) & set(schema.UNSUPPORTED)
 
 
 def test_a_gang_may_have_a_least_and_a_most():

@@ -1,0 +1,178 @@
+"""The job file: its keys, each with its shape, its limits and a sentence.
+
+The reader, the JSON Schema, the body of `POST /jobs` and the table in docs/using.md come from this.
+"""
+
+from jobs.jobfile.shapes import Choice, Field, Flag, Keys, Whole
+from jobs.jobfile.spec import Checkpoint
+from jobs.jobfile.values import (
+    CODE,
+    CPU,
+    DATA,
+    DIRECTORY,
+    ENV,
+    GPU,
+    IMAGE,
+    LABELS,
+    MEMORY,
+    NAME,
+    ROLE_NAME,
+    RUN,
+    WORKDIR,
+    Choices,
+    Duration,
+    Ports,
+    Roles,
+    Span,
+)
+
+MAX_NODES = 10_000  # tasks of a job
+PRIORITIES = ("low", "normal", "high", "urgent")
+ENDS_JOB = ("any", "all")
+# End reasons (jobs/states.py) that can be retried.
+RETRY_WHEN = (
+    "node_lost", "container_lost", "preempted", "reclaimed", "gang_broken", "exit_nonzero", "out_of_memory",
+    "evicted",
+    "gpu_out_of_memory", "image_pull", "rejected_by_cluster", "time_limit",
+)  # fmt: skip
+# Sent before the SIGTERM that ends the job.
+CHECKPOINT_SIGNALS = ("SIGUSR1", "SIGUSR2", "SIGINT", "SIGHUP")
+MAX_GRACE_S = 3_600
+# Not allowed beside `roles`.
+NOT_WITH_ROLES = ("run", "gpu", "cpu", "memory", "nodes", "ports")
+
+_TASK = (
+    Field(
+        "gpu", GPU, "GPUs of each task: whole cards, or a slice of one.", "none", examples=(1, "1/4", "10GB", "H100:8")
+    ),
+    Field("cpu", CPU, "CPU cores of each task.", "the pool's", "cpu_milli", examples=(4, "500m")),
+    Field(
+        "memory", MEMORY, "Memory of each task, with its unit.", "the pool's", "memory_mib", examples=("16GB", "16GiB")
+    ),
+)
+_PORTS = Field(
+    "ports", Ports(1024, 65_535), "Ports on which the tasks listen; each is a link.", "none", examples=([8080],)
+)
+
+
+def _later(*keys: str) -> tuple[Field, ...]:
+    return tuple(Field(key) for key in keys)
+
+
+RETRY = Keys(
+    (
+        Field("times", Whole(0, 100), "How often the job is started again.", "3"),
+        Field(
+            "when", Choices(RETRY_WHEN, later=("nccl_timeout",)), "The reasons for which it is.", "not its own fault"
+        ),
+    ),
+    short="times",
+)
+CHECKPOINT = Keys(
+    (
+        Field("dir", DIRECTORY, "Where the job saves checkpoints.", required=True),
+        Field("signal", Choice(CHECKPOINT_SIGNALS), "The signal that asks for one before a stop.", "SIGTERM"),
+        Field("grace", Duration(MAX_GRACE_S), "Time to save.", "1m", "grace_s", examples=("3m",)),
+    ),
+    short="dir",
+    make=Checkpoint,
+)
+ROLE = Keys(
+    (
+        Field("run", RUN, "The command of the role's tasks, for a shell.", required=True),
+        *_TASK,
+        Field("env", ENV, "Variables of the role's tasks, beside those of the job.", "none"),
+        _PORTS,
+        Field(
+            "count",
+            Span(1, MAX_NODES),
+            "How many tasks, or the least and the most.",
+            "1",
+            "nodes",
+            examples=(2, "4..8"),
+        ),
+        Field(
+            "ends_job",
+            Choice(ENDS_JOB, written=True),
+            "The job is done once any or all of these tasks succeeded.",
+            "once all tasks of the job did",
+        ),
+        *_later("image", "code", "workdir", "shm", "data", "secrets", "place"),
+    )
+)
+JOB = Keys(
+    (
+        Field("kind", Choice(("batch",), later=("notebook", "interactive", "service")), "The kind of job.", "batch"),
+        Field("name", NAME, "The job's name.", "from the command"),
+        Field("team", NAME, "The team whose quota it uses.", "your team"),
+        Field("pool", NAME, "The pool it runs in.", "the team's"),
+        Field(
+            "image",
+            IMAGE,
+            "A container image, by its name in the catalogue or in full.",
+            "the pool's",
+            examples=("pytorch",),
+        ),
+        Field(
+            "code",
+            CODE,
+            "The code: a dot for this directory, or the digest of an uploaded archive.",
+            "none",
+            examples=(".",),
+        ),
+        Field("run", RUN, "The command of each task, for a shell.", "", examples=("python train.py",)),
+        *_TASK,
+        Field(
+            "nodes",
+            Span(1, MAX_NODES),
+            "How many tasks start together, or the least and the most.",
+            "1",
+            examples=(2, "4..8"),
+        ),
+        Field("env", ENV, "Environment variables of all tasks.", "none", examples=({"SEED": "1"},)),
+        Field("workdir", WORKDIR, "The directory to start in, below the code.", "the code's top"),
+        Field("priority", Choice(PRIORITIES), "Its place in the team's queue.", "normal"),
+        Field(
+            "time",
+            Duration(),
+            "An estimate; with one, a job waits less.",
+            "unknown",
+            "time_s",
+            examples=("2h", "1h30m"),
+        ),
+        Field("max_time", Duration(), "When the job is ended.", "the pool's", "max_time_s", examples=("1d",)),
+        Field(
+            "retry",
+            RETRY,
+            "How often it is started again, and for which reasons.",
+            "3, if not its own fault",
+            examples=(3,),
+        ),
+        Field("preemptible", Flag(), "Whether it may be stopped for others; it is then queued again.", "false"),
+        Field("labels", LABELS, "Your own names and values, to find it by.", "none", examples=({"exp": "a"},)),
+        Field("hold", Flag(), "Whether it waits until it is released.", "false"),
+        _PORTS,
+        Field("tensorboard", DIRECTORY, "The directory of TensorBoard's event files.", "none", examples=("runs",)),
+        Field(
+            "data",
+            DATA,
+            "Folders of your home or team, by the path below the working directory.",
+            "none",
+            examples=({"in": "team:corpus:ro"},),
+        ),
+        Field(
+            "checkpoint",
+            CHECKPOINT,
+            "Where it saves checkpoints, and how it is asked for one.",
+            "none",
+            examples=("ckpt",),
+        ),
+        Field(
+            "roles",
+            Roles(ROLE_NAME, ROLE, most=16, most_tasks=MAX_NODES),
+            "Unlike tasks, by name, instead of run and what each task asks for.",
+            "none",
+        ),
+        *_later("shm", "place", "notify", "secrets", "main", "array", "after", "wait_max", "idle"),
+    )
+)
