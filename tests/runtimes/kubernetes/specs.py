@@ -10,10 +10,10 @@ from runtimes.kubernetes.pods.manifest import InstallConfig
 from runtimes.kubernetes.pods.volumes import Storage
 from runtimes.storage.areas import AreaId
 
-HOUSE = InstallConfig("tessera", "registry.local/base:1", tolerated=("kwok.x-k8s.io/node",))
+CONFIG = InstallConfig("tessera", "registry.local/base:1", tolerated=("kwok.x-k8s.io/node",))
 SHARED = Path("/srv/tessera")
 STORAGE = Storage("shared", SHARED, SHARED / "files", SHARED / "code")
-STORED = replace(HOUSE, storage=STORAGE)
+STORED = replace(CONFIG, storage=STORAGE)
 UUID = "0123456789abcdef0123456789abcdef"
 
 

@@ -9,7 +9,7 @@ from runtimes.contract.task import Checkpoint
 from runtimes.kubernetes.pods import names
 from runtimes.kubernetes.pods.manifest import build_checkpoint_annotation, build_pod
 from runtimes.kubernetes.watch.checkpoint_watch import CheckpointWatch
-from tests.runtimes.kubernetes.specs import CARDS, HOUSE, STORED, UUID, WITH_FILES, task
+from tests.runtimes.kubernetes.specs import CARDS, CONFIG, STORED, UUID, WITH_FILES, task
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_a_pod_notes_it_where_there_is_a_volume():
         build_pod(spec, config, CARDS)["metadata"]["annotations"].get(names.ANNOTATION_CHECKPOINTS)
         for spec, config in (
             (WITH_FILES, STORED),
-            (task(checkpoint=Checkpoint("~/a", "", 1)), HOUSE),
+            (task(checkpoint=Checkpoint("~/a", "", 1)), CONFIG),
             (task(), STORED),
         )
     ]

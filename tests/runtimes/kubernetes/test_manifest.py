@@ -29,7 +29,7 @@ from runtimes.kubernetes.pods.manifest import (
 from runtimes.storage.areas import AreaId
 from tests.runtimes.kubernetes.specs import (
     CARDS,
-    HOUSE,
+    CONFIG,
     MODES,
     ONE,
     STORED,
@@ -56,7 +56,7 @@ def shown(pod: dict) -> dict:
 @pytest.mark.parametrize("name", [*TASKS, *MODES, "with_files"])
 def test_a_pod_is_as_its_file_says(name):
     spec, cards = MODES[name] if name in MODES else (TASKS.get(name, WITH_FILES), CARDS)
-    pod = shown(build_pod(spec, STORED if spec is WITH_FILES else HOUSE, cards))
+    pod = shown(build_pod(spec, STORED if spec is WITH_FILES else CONFIG, cards))
     path = PODS / f"{name}.json"
     if os.environ.get("TESSERA_WRITE_GOLDEN"):
         path.write_text(json.dumps(pod, indent=1) + "\n")
@@ -64,7 +64,7 @@ def test_a_pod_is_as_its_file_says(name):
 
 
 def test_a_share_of_a_card_is_asked_of_that_very_card():
-    pod = build_pod(TASKS["a_quarter"], HOUSE, CARDS)
+    pod = build_pod(TASKS["a_quarter"], CONFIG, CARDS)
     assert pod["spec"]["containers"][0]["resources"]["limits"]["tessera.sh/g-0"] == "79"
 
 
@@ -76,14 +76,14 @@ def test_shares_that_fit_the_ledger_fit_the_units_of_the_card():
 
 def test_a_card_is_asked_for_by_the_number_that_it_has_now():
     moved = {ONE: card(ONE, 5), TWO: card(TWO, 1)}
-    limits = build_pod(TASKS["a_quarter"], HOUSE, moved)["spec"]["containers"][0]["resources"]["limits"]
+    limits = build_pod(TASKS["a_quarter"], CONFIG, moved)["spec"]["containers"][0]["resources"]["limits"]
     assert "tessera.sh/g-5" in limits and "tessera.sh/g-0" not in limits
 
 
 def test_a_whole_card_is_all_its_units_also_where_an_admin_keeps_some_back():
     most = TASKS["two_whole_cards"].gpus
     less = task(gpus=tuple(replace(share, memory_mib=share.memory_mib - 4096) for share in most))
-    limits = build_pod(less, HOUSE, CARDS)["spec"]["containers"][0]["resources"]["limits"]
+    limits = build_pod(less, CONFIG, CARDS)["spec"]["containers"][0]["resources"]["limits"]
     assert limits["tessera.sh/g-0"] == limits["tessera.sh/g-1"] == str(names.count_card_units(81920 - 693))
 
 
@@ -94,7 +94,7 @@ def test_a_slice_that_leaves_less_than_a_unit_is_given_as_a_whole_card():
         (81220, f"TESSERA_GPU_0={ONE}"),
         (20306, f"TESSERA_GPU_0={ONE} TESSERA_SLICE_BY=slice"),
     ):
-        pod = build_pod(task(gpus=(replace(most, memory_mib=memory_mib),)), HOUSE, {ONE: card(ONE, mode="slice")})
+        pod = build_pod(task(gpus=(replace(most, memory_mib=memory_mib),)), CONFIG, {ONE: card(ONE, mode="slice")})
         env = {each["name"]: each["value"] for each in pod["spec"]["containers"][0]["env"]}
         assert env["TESSERA_PROMISED"] == promised
 
@@ -106,12 +106,12 @@ def test_the_toolkit_gives_no_slices_and_no_mixture():
         (TASKS["two_whole_cards"].gpus, {ONE: toolkit, TWO: plugin}),
     ):
         with pytest.raises(Rejected, match=r"n1"):
-            build_pod(task(gpus=gpus), HOUSE, cards)
+            build_pod(task(gpus=gpus), CONFIG, cards)
 
 
 def test_a_task_near_two_sockets_gets_no_balloon():
     spec, cards = MODES["balloons"]
-    notes = build_pod(replace(spec, numa=(0, 1)), HOUSE, cards)["metadata"]["annotations"]
+    notes = build_pod(replace(spec, numa=(0, 1)), CONFIG, cards)["metadata"]["annotations"]
     assert not [name for name in notes if "balloon" in name]
 
 
@@ -129,11 +129,11 @@ def test_what_cannot_be_promised_is_refused_with_words():
     }
     for spec in refused.values():
         with pytest.raises(Rejected, match=r"[A-Z].*\."):
-            build_pod(spec, HOUSE, CARDS)
+            build_pod(spec, CONFIG, CARDS)
 
 
 def test_a_tombstone_never_gets_a_node_and_holds_nothing():
-    pod = build_tombstone(UUID, HOUSE, "tessera-ended", epoch=7, end={"cause": "never_started", "detail": ""})
+    pod = build_tombstone(UUID, CONFIG, "tessera-ended", epoch=7, end={"cause": "never_started", "detail": ""})
     assert pod["spec"]["schedulingGates"] and "finalizers" not in pod["metadata"]
     assert pod["metadata"]["namespace"] == "tessera-ended"
 
@@ -153,28 +153,28 @@ def test_a_tombstone_never_gets_a_node_and_holds_nothing():
 )
 def test_a_setting_that_cannot_be_is_named_with_what_may_be(change, words):
     with pytest.raises(ValueError, match=words):
-        check_install_config(replace(HOUSE, **change))
+        check_install_config(replace(CONFIG, **change))
 
 
 def test_an_ordinary_house_is_fine():
-    assert check_install_config(replace(HOUSE, account="tessera-system:tessera", pull_secret="registry"))
+    assert check_install_config(replace(CONFIG, account="tessera-system:tessera", pull_secret="registry"))
 
 
 ADA = (RegistryLogin("docker.io", "ada", "s3cret"), RegistryLogin("registry.corp:5000", "robot", "x:y"))
 
 
 def test_logins_of_a_team_are_a_secret_that_only_kubelets_use():
-    secret = build_logins("tessera-team-20000", HOUSE, ADA)
+    secret = build_logins("tessera-team-20000", CONFIG, ADA)
     known = json.loads(b64decode(secret["data"][".dockerconfigjson"]))["auths"]
     assert {host: b64decode(each["auth"]).decode() for host, each in known.items()} == {
         "docker.io": "ada:s3cret",
         "index.docker.io": "ada:s3cret",
         "registry.corp:5000": "robot:x:y",
     }
-    pod = build_pod(replace(TASKS["cpu_only"], logins=ADA), replace(HOUSE, pull_secret="site"), CARDS)
+    pod = build_pod(replace(TASKS["cpu_only"], logins=ADA), replace(CONFIG, pull_secret="site"), CARDS)
     assert pod["spec"]["imagePullSecrets"] == [{"name": "site"}, {"name": "tessera-logins"}]
     assert "s3cret" not in json.dumps(pod) + repr(ADA)
-    assert "imagePullSecrets" not in build_pod(TASKS["cpu_only"], HOUSE, CARDS)["spec"]
+    assert "imagePullSecrets" not in build_pod(TASKS["cpu_only"], CONFIG, CARDS)["spec"]
 
 
 # what people write, whatever it is
@@ -296,7 +296,7 @@ def test_two_hundred_hostile_tasks_change_nothing_that_matters():
     specs, built = list(hostile_specs()), 0
     for spec in specs:
         try:
-            pod = build_pod(spec, HOUSE, CARDS)
+            pod = build_pod(spec, CONFIG, CARDS)
         except Rejected:
             continue
         judge(pod, spec)
@@ -308,7 +308,7 @@ def test_two_hundred_hostile_tasks_change_nothing_that_matters():
 def test_any_text_is_taken_as_text(run, env, label, team):
     spec = task(run, env=env, label=label, team=team)
     try:
-        pod = build_pod(spec, HOUSE, CARDS)
+        pod = build_pod(spec, CONFIG, CARDS)
     except Rejected:
         assert "\0" in run + "".join(env.values())
         return
@@ -328,6 +328,6 @@ def expand(text: str, pod: dict) -> str:
 
 
 def test_what_a_slice_is_told_stands_in_its_environment():
-    pod = build_pod(TASKS["a_quarter"], HOUSE, {ONE: card(ONE, mode="slice"), TWO: card(TWO)})
+    pod = build_pod(TASKS["a_quarter"], CONFIG, {ONE: card(ONE, mode="slice"), TWO: card(TWO)})
     env = {each["name"]: each["value"] for each in pod["spec"]["containers"][0]["env"]}
     assert (env["TESSERA_GPU_MEMORY_MIB"], env["TESSERA_GPU_COMPUTE_PERCENT"]) == ("20306", "25")

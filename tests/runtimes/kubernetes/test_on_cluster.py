@@ -16,7 +16,7 @@ from runtimes.kubernetes.pods.views import has_ended, is_tombstone
 from runtimes.kubernetes.runtime import ALL_PODS
 from runtimes.kubernetes.watch.informer_cache import build_key
 from runtimes.kubernetes.watch.reflectors import ClusterView
-from tests.runtimes.kubernetes.specs import CARDS, HOUSE, MODES, TASKS, task
+from tests.runtimes.kubernetes.specs import CARDS, CONFIG, MODES, TASKS, task
 from tests.runtimes.kubernetes.test_manifest import hostile_specs
 from tests.runtimes.kubernetes.world import pod_path, wait_slowly
 
@@ -42,7 +42,7 @@ def try_out(world, pod: dict) -> tuple[str, str]:
 @pytest.mark.parametrize("name", [*TASKS, *MODES])
 def test_our_pods_are_accepted_under_the_strictest_pod_security(world, name):
     spec, cards = MODES[name] if name in MODES else (TASKS[name], CARDS)
-    assert try_out(world, build_pod(spec, HOUSE, cards)) == ("done", "")
+    assert try_out(world, build_pod(spec, CONFIG, cards)) == ("done", "")
 
 
 def test_what_hostile_tasks_become_is_accepted_or_is_no_pod_at_all(world):
@@ -50,7 +50,7 @@ def test_what_hostile_tasks_become_is_accepted_or_is_no_pod_at_all(world):
     taken = 0
     for spec in list(hostile_specs())[::3]:
         try:
-            pod = build_pod(replace(spec, uid=20001, gid=20000), HOUSE, CARDS)
+            pod = build_pod(replace(spec, uid=20001, gid=20000), CONFIG, CARDS)
         except Rejected:
             continue
         next_step, words = try_out(world, pod)
@@ -88,7 +88,7 @@ PAST_US = {name: (outer, inner) for name, outer, inner in past_us()}
 @pytest.mark.parametrize("name", PAST_US)
 def test_what_breaks_out_is_refused_by_the_namespace_too(world, name):
     outer, inner = PAST_US[name]
-    pod = build_pod(task(), HOUSE, CARDS)
+    pod = build_pod(task(), CONFIG, CARDS)
     pod["spec"] |= outer
     pod["spec"]["containers"][0] |= inner
     next_step, words = try_out(world, pod)

@@ -13,7 +13,7 @@ from runtimes.kubernetes.cluster.health_checks import _check_impostors
 from runtimes.kubernetes.pods import names
 from runtimes.kubernetes.pods.manifest import build_pod
 from runtimes.kubernetes.runtime import ALL_PODS, KubernetesRuntime
-from tests.runtimes.kubernetes.specs import HOUSE, UUID, task
+from tests.runtimes.kubernetes.specs import CONFIG, UUID, task
 
 TASK_EPOCH = task().epoch
 
@@ -40,7 +40,7 @@ class Pods:
 
     def _answer(self, verb, path, body):
         if "/pods" not in path:
-            return Answer("done"), {"metadata": {"labels": {names.LABEL_INSTALL: HOUSE.install}}}
+            return Answer("done"), {"metadata": {"labels": {names.LABEL_INSTALL: CONFIG.install}}}
         if verb == "POST":
             return Answer("exists"), {}
         if path not in self.pods:
@@ -66,12 +66,12 @@ class Pods:
 
 
 def pod_of(spec):
-    pod = build_pod(spec, HOUSE, {})
+    pod = build_pod(spec, CONFIG, {})
     return pod | {"metadata": pod["metadata"] | {"uid": "u1"}, "status": {"phase": "Pending"}}
 
 
 def runtime_on(api) -> KubernetesRuntime:
-    return KubernetesRuntime(install=HOUSE.install, image=HOUSE.image, api=api)
+    return KubernetesRuntime(install=CONFIG.install, image=CONFIG.image, api=api)
 
 
 def touched(pod):

@@ -10,7 +10,7 @@ from runtimes.contract.task import Mount
 from runtimes.kubernetes.pods.manifest import build_pod, check_install_config
 from runtimes.kubernetes.pods.volumes import prepare_files
 from runtimes.storage.areas import AreaId
-from tests.runtimes.kubernetes.specs import CARDS, HOUSE, SHARED, STORAGE, STORED, TASKS, WITH_FILES, task
+from tests.runtimes.kubernetes.specs import CARDS, CONFIG, SHARED, STORAGE, STORED, TASKS, WITH_FILES, task
 from tests.runtimes.kubernetes.test_manifest import HOSTILE
 
 OWN = {"files/home/20001", "files/team/20000"}
@@ -72,8 +72,8 @@ def test_what_is_not_its_own_is_refused_with_words(name):
 
 def test_without_a_volume_the_remedy_is_said_and_other_jobs_run():
     with pytest.raises(Rejected, match="ask an administrator to set TESSERA_STORAGE_CLASS"):
-        build_pod(WITH_FILES, HOUSE, CARDS)
-    assert build_pod(TASKS["cpu_only"], HOUSE, CARDS)
+        build_pod(WITH_FILES, CONFIG, CARDS)
+    assert build_pod(TASKS["cpu_only"], CONFIG, CARDS)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_without_a_volume_the_remedy_is_said_and_other_jobs_run():
 )
 def test_a_setting_that_cannot_be_is_named_with_what_may_be(change, words):
     with pytest.raises(ValueError, match=words):
-        check_install_config(replace(HOUSE, storage=replace(STORAGE, **change)))
+        check_install_config(replace(CONFIG, storage=replace(STORAGE, **change)))
 
 
 @pytest.fixture

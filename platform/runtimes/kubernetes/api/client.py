@@ -39,6 +39,8 @@ APPLY_PATCH = "application/apply-patch+yaml"
 
 Thing = dict[str, Any]
 """An API object as decoded JSON."""
+Body = Mapping[str, Any] | None
+Texts = Mapping[str, str]
 Request = tuple[Any, ...]
 """A request as the official client serializes it: verb, address, headers, body."""
 Interface = TypeVar("Interface")
@@ -135,7 +137,7 @@ class ApiServer:
         self,
         verb: str,
         path: str,
-        body: Mapping[str, Any] | None = None,
+        body: Body = None,
         *,
         query: Mapping[str, str] = {},
         content: str = JSON,
@@ -204,7 +206,7 @@ class ApiServer:
         query |= {"timeoutSeconds": str(seconds)} | ({"labelSelector": labels} if labels else {})
         self._limiter.acquire(Urgency.STATUS)
         credentials = self._source.current()
-        request = _serialize(credentials, "GET", path, query=query)
+        request = _serialize(credentials, "GET", path, None, query, {})
         try:
             response = self._send(credentials, request, (CONNECT_S, silence_s)).response
         except FAILURES as error:
@@ -226,7 +228,7 @@ class ApiServer:
     def read_log(self, path: str, most: int | None = None) -> bytes:
         """Return a container's log. most: bytes. Raises Unavailable; Rejected if there is none."""
         query = {"limitBytes": str(most)} if most is not None else {}
-        answer, text = self._ask("GET", path, query=query)
+        answer, text = self._ask("GET", path, None, query, {}, Urgency.STATUS)
         if answer.next_step in ("gone", "reject", "no_right"):
             raise Rejected(answer.words)
         if answer.next_step != "done":
@@ -243,13 +245,7 @@ class ApiServer:
             query = {**query, "continue": token}
 
     def _ask(
-        self,
-        verb: str,
-        path: str,
-        body: Mapping[str, Any] | None = None,
-        query: Mapping[str, str] = {},
-        headers: Mapping[str, str] = {},
-        urgency: Urgency = Urgency.STATUS,
+        self, verb: str, path: str, body: Body, query: Texts, headers: Texts, urgency: Urgency
     ) -> tuple[Answer, bytes]:
         """Send a request once and return its whole answer."""
         self._limiter.acquire(urgency)
@@ -310,14 +306,7 @@ def build_error(answer: Answer) -> Exception:
     return RAISED.get(answer.next_step, Unavailable)(answer.words)
 
 
-def _serialize(
-    credentials: Credentials,
-    verb: str,
-    path: str,
-    body: Mapping[str, Any] | None = None,
-    query: Mapping[str, str] = {},
-    headers: Mapping[str, str] = {},
-) -> Request:
+def _serialize(credentials: Credentials, verb: str, path: str, body: Body, query: Texts, headers: Texts) -> Request:
     """Return what ApiClient.call_api takes: the whole address, headers with our token, and the body as it is."""
     asked = {"query_params": [*query.items()], "header_params": {"Accept": JSON, **headers}}
     verb, address, headers, _, form = credentials.client.param_serialize(

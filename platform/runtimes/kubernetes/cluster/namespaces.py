@@ -46,9 +46,8 @@ def build_logins(name: str, config: InstallConfig, logins: Iterable[RegistryLogi
         known |= {OLD_NAME: known[DEFAULT_REGISTRY]}
     text = json.dumps({"auths": {registry: {"auth": auth} for registry, auth in sorted(known.items())}})
     data = {".dockerconfigjson": base64.b64encode(text.encode()).decode()}
-    return _build_object(
-        "v1", "Secret", names.LOGINS, name, config, {"type": "kubernetes.io/dockerconfigjson", "data": data}
-    )
+    rest = {"type": "kubernetes.io/dockerconfigjson", "data": data}
+    return _build_object("v1", "Secret", names.LOGINS, name, config, rest)
 
 
 def _encode_login(login: RegistryLogin) -> str:

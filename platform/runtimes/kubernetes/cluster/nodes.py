@@ -148,13 +148,8 @@ def _read_readiness(node: Thing) -> str:
 def _repels(node: Thing, tolerated: Sequence[str]) -> bool:
     """Return whether a taint repels our pods; node conditions are judged elsewhere."""
     known = {f"{names.DOMAIN}/managed", *tolerated}
-    taints = node["spec"].get("taints", ())
-    return any(
-        taint["effect"] != "PreferNoSchedule"
-        and taint["key"] not in known
-        and not taint["key"].startswith("node.kubernetes.io/")
-        for taint in taints
-    )
+    taints = {taint["key"] for taint in node["spec"].get("taints", ()) if taint["effect"] != "PreferNoSchedule"}
+    return any(not key.startswith("node.kubernetes.io/") for key in taints - known)
 
 
 NO_MPS = (

@@ -87,9 +87,8 @@ def _judge_policies(code: int) -> Finding:
         return Finding("network", "bad", "A task reached the API server, which its team's policy closes.", remedy)
     if code & MUTE:
         words = "A task reached neither the API server nor the name server: whether policies hold is not known."
-        return Finding(
-            "network", "note", words, "Name an image with nc, bash or python3 as TESSERA_IMAGE and ask again."
-        )
+        remedy = "Name an image with nc, bash or python3 as TESSERA_IMAGE and ask again."
+        return Finding("network", "note", words, remedy)
     return Finding("network", "ok", "A task cannot reach the API server: network policies hold.")
 
 

@@ -69,10 +69,8 @@ def compute_cpu_request(spec: TaskSpec) -> int:
 
 def _takes_all(share: GpuShare, card: GpuView) -> bool:
     """Return whether the device plugin sees a whole card: less than a unit is left."""
-    return (
-        names.count_card_units(share.memory_mib) >= names.count_card_units(card.memory_mib - card.reserved_mib)
-        or share.whole
-    )
+    units = names.count_card_units(card.memory_mib - card.reserved_mib)
+    return share.whole or names.count_card_units(share.memory_mib) >= units
 
 
 def _is_cut(shares: tuple[GpuShare, ...]) -> bool:

@@ -49,9 +49,8 @@ CARD_UNIT_MIB = 256
 def check_install(install: str) -> str:
     """Raise ValueError if it cannot be part of a namespace's name."""
     if not INSTALL.fullmatch(install):
-        raise ValueError(
-            f"TESSERA_INSTALL is {install!r}: use at most 20 small letters, digits and hyphens, a letter first."
-        )
+        words = "use at most 20 small letters, digits and hyphens, a letter first."
+        raise ValueError(f"TESSERA_INSTALL is {install!r}: {words}")
     return install
 
 

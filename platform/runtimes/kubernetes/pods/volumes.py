@@ -53,10 +53,8 @@ def check_storage(storage: Storage) -> Storage:
         raise ValueError(f"TESSERA_STORAGE_ACCESS is {storage.access!r}: use one of {', '.join(ACCESS)}.")
     for name, path in (("TESSERA_FILES", storage.files), ("TESSERA_CODE", storage.code)):
         if not path.is_relative_to(storage.root) or path == storage.root:
-            raise ValueError(
-                f"{name} is {path}, which is not on the shared volume."
-                f" Name a folder below TESSERA_STORAGE, {storage.root}."
-            )
+            remedy = f"Name a folder below TESSERA_STORAGE, {storage.root}."
+            raise ValueError(f"{name} is {path}, which is not on the shared volume. {remedy}")
     return storage
 
 

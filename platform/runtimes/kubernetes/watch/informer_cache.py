@@ -71,15 +71,17 @@ class InformerCache:
 
     def _apply_change(self, kind: str, thing: Thing) -> set[str]:
         """Apply a change unless it is late or a repeat."""
-        key = build_key(thing)
+        key, version = build_key(thing), _version(thing)
         known = self.things.get(key)
-        if known is not None and (is_older(_version(thing), _version(known)) or _is_repeat(known, thing, kind)):
-            return set()
+        if known is not None:
+            before = _version(known)
+            if is_older(version, before) or (version == before and kind != "DELETED"):
+                return set()
         if kind == "DELETED":
             if self._gone is not None:
-                self._gone[key] = _version(thing)
+                self._gone[key] = version
             return {key} if self.things.pop(key, None) is not None else set()
-        if known is None and is_older(_version(thing), self.version):
+        if known is None and is_older(version, self.version):
             return set()  # deleted since
         self.things[key] = self.trim(thing)
         return {key}
@@ -112,7 +114,3 @@ def is_older(version: str, than: str) -> bool:
 
 def _version(thing: Mapping[str, Any]) -> str:
     return thing.get("metadata", {}).get("resourceVersion", "")
-
-
-def _is_repeat(known: Thing, thing: Thing, kind: str) -> bool:
-    return kind != "DELETED" and _version(known) == _version(thing)

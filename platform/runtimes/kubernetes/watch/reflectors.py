@@ -185,10 +185,8 @@ class ClusterView:
         api = runtime.api
         self.pods = Reflector("pods", api, ALL_PODS, runtime.selector, trim_pod, self._changed)
         self.nodes = Reflector("nodes", api, ALL_NODES, runtime.node_labels, trim_node, self._changed)
-        storage = runtime.config.storage
-        self.checkpoints = (
-            CheckpointWatch(storage.files / "home", self.pods.list_objects, self._changed) if storage else None
-        )
+        storage, list_pods = runtime.config.storage, self.pods.list_objects
+        self.checkpoints = CheckpointWatch(storage.files / "home", list_pods, self._changed) if storage else None
 
     def __enter__(self) -> "ClusterView":
         for reflector in self._reflectors():
