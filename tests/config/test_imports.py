@@ -8,7 +8,7 @@ import pytest
 
 PROCESSES = {
     "launcher": "import config.embedded.start",
-    "web": "import config.asgi; config.asgi.get_access()",
+    "web": "import config.asgi, config.urls; config.asgi.get_access()",
     "worker": "import config.celery; config.celery.app.loader.import_default_modules()",
     "command": "import django; django.setup()",
 }
