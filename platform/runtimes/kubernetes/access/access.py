@@ -122,9 +122,10 @@ class KubernetesAccess:
 
     async def _running_pod(self, client: AsyncClient, uuid: str) -> Pod:
         """Return the pod. Raises Rejected if it is missing or ended, Unavailable if not running."""
+        name = names.name_pod(uuid)  # no other text may stand in a label selector
         if namespace := self._namespaces.get(uuid):
             try:
-                pod: Pod = await client.get(f"/api/v1/namespaces/{namespace}/pods/{names.name_pod(uuid)}")
+                pod: Pod = await client.get(f"/api/v1/namespaces/{namespace}/pods/{name}")
             except Gone:
                 raise Rejected(NO_TASK) from None
         else:
