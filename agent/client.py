@@ -12,7 +12,7 @@ MOST = 4 * 1024 * 1024
 """Longest answer in bytes; real ones are a few kilobytes."""
 
 
-class Away(Exception):
+class PlatformUnavailable(Exception):
     """The platform is unavailable. retry_after_s: its wish, or 0."""
 
     def __init__(self, why: str, retry_after_s: float = 0):
@@ -39,19 +39,19 @@ class Platform:
         self.trust = ssl.create_default_context(cafile=authority) if self.parts.scheme == "https" else None
 
     def enrol(self, token: str, key: str) -> str:
-        """Return the enrolled node's name. Raises Away, Refused."""
+        """Return the enrolled node's name. Raises PlatformUnavailable, Refused."""
         return self._post("/agents:enrol", {"token": token, "key": key})["node"]
 
     def report(self, node: str, key: str, said: dict[str, Any]) -> dict[str, Any]:
-        """Return {"held_back": [...], "next_in_s": seconds}. Raises Away, Refused."""
+        """Return {"held_back": [...], "next_in_s": seconds}. Raises PlatformUnavailable, Refused."""
         return self._post(f"/agents/{quote(node, safe='')}:report", said, key)
 
-    def bring_logs(self, node: str, key: str, said: dict[str, Any]) -> dict[str, Any]:
+    def send_logs(self, node: str, key: str, said: dict[str, Any]) -> dict[str, Any]:
         """Return {"logs": [{"task", "state", "size"}], "most_bytes", "pause_s", "ask_every_s"}. Raises as `report`."""
         return self._post(f"/agents/{quote(node, safe='')}:logs", said, key)
 
-    def tell_slices(self, node: str, key: str, said: dict[str, Any]) -> dict[str, Any]:
-        """Return {"taken": how many tasks}. Raises Away, Refused."""
+    def report_slices(self, node: str, key: str, said: dict[str, Any]) -> dict[str, Any]:
+        """Return {"taken": how many tasks}. Raises PlatformUnavailable, Refused."""
         return self._post(f"/agents/{quote(node, safe='')}:slices", said, key)
 
     def _post(self, path: str, data: dict[str, Any], key: str = "") -> dict[str, Any]:
@@ -60,9 +60,9 @@ class Platform:
             headers["Authorization"] = f"Bearer {key}"
         target, body = f"{self.parts.path.rstrip('/')}{PREFIX}{path}", json.dumps(data)
         try:
-            return _judge(*self._exchange(target, body, headers), self.parts.netloc)
+            return _parse_answer(*self._exchange(target, body, headers), self.parts.netloc)
         except (HTTPException, OSError) as error:
-            raise Away(f"{self.parts.netloc} does not answer: {error or type(error).__name__}") from None
+            raise PlatformUnavailable(f"{self.parts.netloc} does not answer: {error or type(error).__name__}") from None
 
     def _exchange(self, target: str, body: str, headers: dict[str, str]) -> tuple[int, str, bytes]:
         """Return (status, Retry-After, body); retried if a kept connection was closed, so requests may arrive twice."""
@@ -91,20 +91,22 @@ class Platform:
         return HTTPConnection(host, port, timeout=ANSWER_WITHIN_S)
 
 
-def _judge(status: int, later: str, body: bytes, server: str) -> dict[str, Any]:
-    """Return the JSON. Raises Away if worth a retry, else Refused."""
+def _parse_answer(status: int, later: str, body: bytes, server: str) -> dict[str, Any]:
+    """Return the JSON. Raises PlatformUnavailable if worth a retry, else Refused."""
     try:
         said = json.loads(body)
     except ValueError:
         said = None
     if not isinstance(said, dict):
-        raise Away(f"{server} answered {status} without JSON. Is the address right?", _seconds(later))
+        raise PlatformUnavailable(
+            f"{server} answered {status} without JSON. Is the address right?", _parse_seconds(later)
+        )
     if status == 429 or status >= 500:
-        raise Away(f"{server} answered {status}: {said.get('detail', '')}", _seconds(later))
+        raise PlatformUnavailable(f"{server} answered {status}: {said.get('detail', '')}", _parse_seconds(later))
     if status >= 300:
         raise Refused(status, str(said.get("code", "")), str(said.get("detail", f"status {status}")))
     return said
 
 
-def _seconds(text: str) -> float:
+def _parse_seconds(text: str) -> float:
     return float(text) if text.isdecimal() and len(text) < 6 else 0

@@ -26,7 +26,7 @@ def list_numa(sys_root: str = "/sys", allowed: set[int] | None = None) -> tuple[
         memory_mib = int(found[1]) >> 10 if found else 0
         nodes.append(Numa(int(path.name[4:]), cpus, memory_mib, _socket(sys_root, cpus)))
     if len(nodes) < 2:  # total memory includes memory added later
-        return (Numa(0, tuple(sorted(allowed)), total_memory_mib()),)
+        return (Numa(0, tuple(sorted(allowed)), read_memory_mib()),)
     return tuple(nodes)
 
 
@@ -40,7 +40,7 @@ def parse_cpus(text: str) -> list[int]:
     return cpus
 
 
-def total_memory_mib() -> int:
+def read_memory_mib() -> int:
     found = re.search(r"MemTotal:\s+(\d+) kB", Path("/proc/meminfo").read_text())
     amounts = [int(found[1]) >> 10] if found else []
     for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
@@ -51,7 +51,7 @@ def total_memory_mib() -> int:
     return min(amounts)
 
 
-def cpu_milli(cpus: int) -> int:
+def read_cpu_milli(cpus: int) -> int:
     """Return millicores: of usable CPUs, or our control group's quota if less."""
     try:
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
@@ -60,12 +60,12 @@ def cpu_milli(cpus: int) -> int:
         return cpus * 1000
 
 
-def boot_id() -> str:
+def read_boot_id() -> str:
     """Return the id of this boot. Source: random(4)."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
-def kernel() -> str:
+def read_kernel_release() -> str:
     return platform.release()
 
 

@@ -29,8 +29,8 @@ class State:
         self.folder = folder
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
-    def identity(self, server: str) -> Identity:
-        known = read_object(self.folder / IDENTITY)
+    def load_identity(self, server: str) -> Identity:
+        known = read_json_object(self.folder / IDENTITY)
         if known.get("server") == server and known.get("key"):
             return Identity(**known)
         return self.new_identity(server)
@@ -38,22 +38,22 @@ class State:
     def new_identity(self, server: str) -> Identity:
         """Create an identity, saved before anybody sees its key."""
         fresh = Identity(server, f"tag_{secrets.token_urlsafe(32)}")
-        self.keep(fresh)
+        self.save_identity(fresh)
         return fresh
 
-    def keep(self, identity: Identity) -> None:
-        write_object(self.folder / IDENTITY, asdict(identity))
+    def save_identity(self, identity: Identity) -> None:
+        write_json_object(self.folder / IDENTITY, asdict(identity))
 
-    def note_alive(self) -> None:
+    def touch_heartbeat(self) -> None:
         (self.folder / ALIVE).touch()
 
 
-class Memory:
+class SeenCards:
     """Cards seen since boot, so that lost ones keep their uuid, and faults that only a reset clears."""
 
     def __init__(self, folder: Path, boot_id: str):
         self.path, self.boot_id = folder / SEEN, boot_id
-        known = read_object(self.path)
+        known = read_json_object(self.path)
         known = known if known.get("boot_id") == boot_id else {}
         self.cards = {int(index): Card(**card) for index, card in known.get("cards", {}).items()}
         self.faults: dict[str, str] = known.get("faults", {})
@@ -65,7 +65,7 @@ class Memory:
         fresh = kept | {card.index: replace(card, fault="") for card in cards}
         if fresh != self.cards:
             self.cards = fresh
-            self._keep()
+            self._save()
 
     def instances_of(self, card: Card) -> list[Card]:
         return [known for known in self.cards.values() if known.part_of == card.uuid]
@@ -73,24 +73,24 @@ class Memory:
     def fault_of(self, card: Card) -> str:
         return self.faults.get(card.uuid) or self.faults.get(card.part_of, "")
 
-    def note_fault(self, uuid: str, why: str) -> bool:
+    def record_fault(self, uuid: str, why: str) -> bool:
         """Keep a card's first fault; return whether this is it."""
         if uuid in self.faults:
             return False
         self.faults[uuid] = why
-        self._keep()
+        self._save()
         return True
 
     def forget_faults(self) -> None:
         self.faults = {}
-        self._keep()
+        self._save()
 
-    def _keep(self) -> None:
+    def _save(self) -> None:
         cards = {str(index): asdict(card) for index, card in self.cards.items()}
-        write_object(self.path, {"boot_id": self.boot_id, "cards": cards, "faults": self.faults})
+        write_json_object(self.path, {"boot_id": self.boot_id, "cards": cards, "faults": self.faults})
 
 
-def read_object(path: Path) -> dict[str, Any]:
+def read_json_object(path: Path) -> dict[str, Any]:
     """Read a JSON object; {} if missing or unreadable."""
     try:
         found = json.loads(path.read_text())
@@ -99,7 +99,7 @@ def read_object(path: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def write_object(path: Path, data: Mapping[str, Any]) -> None:
+def write_json_object(path: Path, data: Mapping[str, Any]) -> None:
     fresh = path.with_suffix(".new")
     file = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(file, "w") as opened:

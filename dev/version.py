@@ -7,7 +7,7 @@ from dev.code_metrics import ROOT
 
 COPIES = (
     ("cli/http/transport.py", r'(?m)^VERSION = "(.+)"$'),
-    ("agent/report.py", r'(?m)^VERSION = "(.+)"$'),
+    ("agent/daemon/report.py", r'(?m)^VERSION = "(.+)"$'),
     ("agent/pyproject.toml", r'(?m)^version = "(.+)"$'),
     ("deploy/helm/tessera/Chart.yaml", r"(?m)^version: (.+)$"),
     ("deploy/helm/tessera/Chart.yaml", r"(?m)^appVersion: (.+)$"),

@@ -10,7 +10,7 @@ from typing import Any
 import pynvml
 
 from agent.gpu import mig_instances
-from agent.gpu.links import Matrix, apart, bus_of, read_links, read_pcie
+from agent.gpu.links import Matrix, add_unlinked, read_bus_id, read_links, read_pcie
 
 NO_DRIVER = (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
 NOMINAL_GB = (4, 6, 8, 10, 11, 12, 16, 20, 24, 32, 40, 48, 64, 80, 94, 96, 141, 180, 192, 288)
@@ -76,7 +76,7 @@ class Cards:
 
 
 @contextmanager
-def nvml() -> Iterator[bool]:
+def open_nvml() -> Iterator[bool]:
     """Open NVML; yields False without a driver. Raises NoAnswer."""
     try:
         pynvml.nvmlInit()
@@ -93,15 +93,15 @@ def nvml() -> Iterator[bool]:
         pynvml.nvmlShutdown()
 
 
-def look(sys_root: str = "/sys") -> Cards | None:
+def read_cards(sys_root: str = "/sys") -> Cards | None:
     """Read all cards in NVML's order; None without a driver. Failing cards are `lost`.
 
     Raises NoAnswer if all fail.
     """
-    with nvml() as answers:
+    with open_nvml() as answers:
         if not answers:
             return None
-        driver, found, parts, lost = text(pynvml.nvmlSystemGetDriverVersion()), [], list[Card | Lost](), []
+        driver, found, parts, lost = decode_text(pynvml.nvmlSystemGetDriverVersion()), [], list[Card | Lost](), []
         for index in range(pynvml.nvmlDeviceGetCount()):
             try:
                 handle = pynvml.nvmlDeviceGetHandleByIndex(index)
@@ -114,18 +114,18 @@ def look(sys_root: str = "/sys") -> Cards | None:
             raise NoAnswer(f"NVML fails for every card: {lost[0].why}")
         handles = [handle for handle, _ in found]
         made = [part for part in parts if isinstance(part, Card)]
-        links, pcie = (apart(rows, len(made)) for rows in (read_links(handles), read_pcie(handles)))
+        links, pcie = (add_unlinked(rows, len(made)) for rows in (read_links(handles), read_pcie(handles)))
         lost += [part for part in parts if isinstance(part, Lost)]
         return Cards((*(card for _, card in found), *made), links, pcie, driver, tuple(lost))
 
 
 def read_card(handle: Any, sys_root: str = "/sys") -> Card:
     """Raise NVMLError."""
-    product = text(pynvml.nvmlDeviceGetName(handle))
+    product = decode_text(pynvml.nvmlDeviceGetName(handle))
     total, reserved = _memory(handle)
-    bus = bus_of(handle)
+    bus = read_bus_id(handle)
     return Card(
-        uuid=text(pynvml.nvmlDeviceGetUUID(handle)),
+        uuid=decode_text(pynvml.nvmlDeviceGetUUID(handle)),
         index=pynvml.nvmlDeviceGetIndex(handle),
         model=short_model(product, total),
         product=product,
@@ -141,7 +141,7 @@ def read_card(handle: Any, sys_root: str = "/sys") -> Card:
 def read_instances(handle: Any, card: Card) -> list[Card | Lost]:
     """Read a card's MIG instances; failing ones are Lost. Raises NVMLError."""
     found: list[Card | Lost] = []
-    for place in mig_instances.list_places(handle):
+    for place in mig_instances.list_instance_places(handle):
         index = mig_instances.index_of(card.index, place)
         try:
             if (instance := mig_instances.find_instance(handle, place)) is not None:
@@ -160,23 +160,23 @@ def short_model(product: str, memory_mib: int) -> str:
     return re.sub(r"[^A-Za-z0-9-]+", "", name) + f"-{size}GB"
 
 
-def text(value: str | bytes) -> str:
+def decode_text(value: str | bytes) -> str:
     return value.decode() if isinstance(value, bytes) else value
 
 
 def _read_instance(instance: Any, card: Card, index: int) -> Card:
-    profile = mig_instances.profile_of(text(pynvml.nvmlDeviceGetName(instance)))
+    profile = mig_instances.profile_of(decode_text(pynvml.nvmlDeviceGetName(instance)))
     total, reserved = _memory(instance)
     return replace(
         card,
-        uuid=mig_instances.check_uuid(text(pynvml.nvmlDeviceGetUUID(instance))),
+        uuid=mig_instances.check_uuid(decode_text(pynvml.nvmlDeviceGetUUID(instance))),
         index=index,
         model=mig_instances.model_of(card.model, profile),
         product=f"{card.product} MIG {profile}",
         memory_mib=total,
         reserved_mib=reserved,
         mig=False,
-        fault=card.fault or (PART if mig_instances.is_part(profile) else ""),
+        fault=card.fault or (PART if mig_instances.is_instance_profile(profile) else ""),
         part_of=card.uuid,
     )
 

@@ -38,7 +38,7 @@ class Prober:
         if self.hami is not None:
             return Enforcement("hami", f"HAMi-core was given by the administrator: {self.hami}. {UNTRIED}"[:300])
         if self.fractions:
-            return judge_fractions(seen.driver)
+            return check_fractions(seen.driver)
         return self._try(seen, self.trial) if self.trial is not None else NOTHING
 
     def _try(self, seen: Cards, trial: Callable[[str], tuple[bool, str]]) -> Enforcement:
@@ -55,7 +55,7 @@ class Prober:
         return found
 
 
-def judge_fractions(driver: str) -> Enforcement:
+def check_fractions(driver: str) -> Enforcement:
     major = driver.partition(".")[0]
     if not major.isdecimal() or int(major) < FRACTIONS_SINCE:
         words = f"Driver {driver or 'none'} has no memory limits of its own: it must be {FRACTIONS_SINCE} or newer."

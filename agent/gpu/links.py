@@ -12,7 +12,7 @@ NVLINKS = 36  # the most any card has
 
 def read_links(handles: Sequence[Any]) -> Matrix:
     """Return X, NV12, PIX, PXB, PHB, NODE or SYS per pair, as `nvidia-smi topo -m`."""
-    buses = [bus_of(handle) for handle in handles]
+    buses = [read_bus_id(handle) for handle in handles]
     nvlinks = [_nvlinks(handle) for handle in handles]
     return tuple(
         tuple(
@@ -28,7 +28,7 @@ def read_pcie(handles: Sequence[Any]) -> Matrix:
     return tuple(tuple("X" if one is two else _distance(one, two) for two in handles) for one in handles)
 
 
-def apart(rows: Matrix, count: int) -> Matrix:
+def add_unlinked(rows: Matrix, count: int) -> Matrix:
     """Extend the matrix by rows without links: MIG instances have none."""
     size = len(rows) + count
 
@@ -38,7 +38,7 @@ def apart(rows: Matrix, count: int) -> Matrix:
     return tuple(tuple(word(i, j) for j in range(size)) for i in range(size))
 
 
-def bus_of(handle: Any) -> str:
+def read_bus_id(handle: Any) -> str:
     """`0000:1b:00.0`, as in /sys."""
     return _short_bus(pynvml.nvmlDeviceGetPciInfo(handle).busId)
 

@@ -26,7 +26,7 @@ def is_cut(handle: Any) -> bool:
         return False
 
 
-def list_places(handle: Any) -> Iterator[int]:
+def list_instance_places(handle: Any) -> Iterator[int]:
     yield from range(pynvml.nvmlDeviceGetMaxMigDeviceCount(handle))
 
 
@@ -41,7 +41,7 @@ def find_instance(handle: Any, place: int) -> Any:
 
 
 def list_instances(handle: Any) -> list[Any]:
-    found = (find_instance(handle, place) for place in list_places(handle))
+    found = (find_instance(handle, place) for place in list_instance_places(handle))
     return [instance for instance in found if instance is not None]
 
 
@@ -64,7 +64,7 @@ def profile_of(name: str) -> str:
     return found["profile"]
 
 
-def is_part(profile: str) -> bool:
+def is_instance_profile(profile: str) -> bool:
     """Return whether it shares its instance's memory, such as 1c.2g.10gb."""
     return PART.match(profile) is not None
 

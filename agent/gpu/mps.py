@@ -167,7 +167,7 @@ class Daemon:
             os.close(lock)
 
 
-def client_env(pipe: str, memory_mib: int, percent: int) -> dict[str, str]:
+def build_client_env(pipe: str, memory_mib: int, percent: int) -> dict[str, str]:
     """Return a slice's MPS variables. The memory limit is per process; the library limits the slice."""
     return {
         "CUDA_MPS_PIPE_DIRECTORY": pipe,

@@ -18,13 +18,13 @@ class GpuPolicy:
         self.above = dict.fromkeys(limits, 0)
         self.warned: set[str] = set()
 
-    def lose_sight(self, why: str) -> list[str]:
+    def mark_unwatched(self, why: str) -> list[str]:
         """Mark the memory as unwatched until the next sample; return log lines once."""
         if not self._set_watched(False):
             return []
         return [f"The GPU memory of this task is not watched at the moment: {why}. The watch is started anew."]
 
-    def hear(self, sample: dict[str, dict[str, int]]) -> tuple[list[str], str]:
+    def evaluate(self, sample: dict[str, dict[str, int]]) -> tuple[list[str], str]:
         """Evaluate a sample: (log warnings, why the task must end or "")."""
         warnings, verdict = [], ""
         if self._set_watched(True):

@@ -5,7 +5,7 @@ from typing import Any
 
 import pynvml
 
-from agent.gpu.cards import NoAnswer, nvml, text
+from agent.gpu.cards import NoAnswer, decode_text, open_nvml
 from agent.gpu.mig_instances import is_cut, list_instances
 
 Sample = dict[str, str | int | None]
@@ -14,7 +14,7 @@ Sample = dict[str, str | int | None]
 def take_samples() -> list[Sample]:
     """Return a sample per answering card and instance; unknown values are None."""
     try:
-        with nvml() as answers:
+        with open_nvml() as answers:
             handles = _handles() if answers else []
             return [sample for handle in handles if (sample := _sample(handle)) is not None]
     except NoAnswer:
@@ -34,7 +34,7 @@ def _handles() -> list[Any]:
 
 def _sample(handle: Any) -> Sample | None:
     try:
-        uuid = text(pynvml.nvmlDeviceGetUUID(handle))
+        uuid = decode_text(pynvml.nvmlDeviceGetUUID(handle))
     except pynvml.NVMLError:
         return None
     return {

@@ -34,7 +34,7 @@ def read_answer(out: str, errors: str, how: str = "") -> dict[str, int]:
     raise Failed(f"{how} a program fails: {words or 'it says nothing'}.".lstrip())
 
 
-def judge(bare: dict[str, int], kept: dict[str, int]) -> str:
+def check_answers(bare: dict[str, int], kept: dict[str, int]) -> str:
     """Return the evidence. bare, kept: the trial's output without and within a slice of LIMIT_MIB. Raises Failed."""
     limit = LIMIT_MIB << 20
     if bare["total_bytes"] <= limit:

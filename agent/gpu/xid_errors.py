@@ -9,7 +9,7 @@ from typing import Any
 
 import pynvml
 
-from agent.gpu.cards import text
+from agent.gpu.cards import decode_text
 
 log = logging.getLogger("tessera.agent")
 
@@ -21,7 +21,7 @@ SLICE_S = 1.0
 """Longest wait inside the driver, since Python handles signals only afterwards."""
 
 
-class Errors:
+class XidListener:
     """Listens for XIDs; without a driver it only waits.
 
     note: called with a card's uuid and a sentence; returns whether it is the card's first.
@@ -71,7 +71,7 @@ class Errors:
     def _listen_to(self, index: int) -> None:
         try:
             handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-            uuid = text(pynvml.nvmlDeviceGetUUID(handle))
+            uuid = decode_text(pynvml.nvmlDeviceGetUUID(handle))
             pynvml.nvmlDeviceRegisterEvents(handle, pynvml.nvmlEventTypeXidCriticalError, self.events)
         except pynvml.NVMLError as error:
             log.info("GPU %s tells no errors: %s", index, error)

@@ -68,7 +68,7 @@ def _hook(when: str, home: Path, verb: str, *words: str) -> dict[str, Any]:
     return {"hookName": when, "path": str(home / HOOK), "args": [HOOK, verb, str(home), *words], "timeout": HOOK_S}
 
 
-def names_of(card: Card, *, whole: bool, real: bool) -> list[str]:
+def list_device_names(card: Card, *, whole: bool, real: bool) -> list[str]:
     names = [f"{VENDOR}={card.uuid}"] if real else []
     return [*names, f"{KIND}={card.uuid}", *([] if whole else [f"{KIND}={SLICE}"])]
 

@@ -64,7 +64,7 @@ class KubeletCards(PeriodicThread):
             self._register_where_needed()
         return LOOK_S
 
-    def show(self, seen: Cards) -> Cards:
+    def update(self, seen: Cards) -> Cards:
         """Update plugins from a reading; return it with local hindrances as faults. Missing cards become unhealthy."""
         keeper = self.keeper(seen)
         vendor = "" if self.simulated else read_vendor(self.vendor)
@@ -77,13 +77,13 @@ class KubeletCards(PeriodicThread):
                 self.plugins[index] = CardPlugin(self.folder, offered[index], real=not self.simulated)
                 self._kubelet = None  # registers all again
             for index, plugin in self.plugins.items():
-                plugin.show(offered.get(index) or replace(plugin.card, fault=GONE))
+                plugin.update(offered.get(index) or replace(plugin.card, fault=GONE))
         return judged
 
-    def told(self, seen: Cards) -> None:
+    def acknowledge(self, seen: Cards) -> None:
         """Record that the platform acknowledged these cards."""
-        self.places.told(seen.cards)
-        self.show(seen)
+        self.places.record(seen.cards)
+        self.update(seen)
 
     def _judged(self, card: Card, vendor: str) -> Card:
         """vendor: NVIDIA's specs."""

@@ -15,8 +15,8 @@ from google.protobuf.message import DecodeError
 
 from agent.gpu.cards import Card
 from agent.kubelet import deviceplugin_pb2 as messages
-from agent.kubelet.cdi import names_of
-from agent.kubelet.units import resource_of, unit_ids
+from agent.kubelet.cdi import list_device_names
+from agent.kubelet.units import list_unit_ids, resource_name
 
 log = logging.getLogger("tessera.agent")
 
@@ -34,7 +34,7 @@ class CardPlugin:
 
     def __init__(self, folder: Path, card: Card, real: bool):
         self.folder, self.card, self.real = folder, card, real
-        self.resource = resource_of(card.index)
+        self.resource = resource_name(card.index)
         self._changed = threading.Condition()
         self._server: Any = None
         self._round = 0  # ends older streams; their sockets may go late
@@ -59,7 +59,7 @@ class CardPlugin:
             channel.unary_unary(REGISTER)(request.SerializeToString(), timeout=WITHIN_S)
         log.info("the kubelet knows %s", self.resource)
 
-    def show(self, card: Card) -> None:
+    def update(self, card: Card) -> None:
         with self._changed:
             if card != self.card:
                 self.card = card
@@ -78,7 +78,7 @@ class CardPlugin:
         health = UNHEALTHY if self.card.fault else HEALTHY
         nodes = [] if self.card.numa is None else [messages.NUMANode(ID=self.card.numa)]
         topology = messages.TopologyInfo(nodes=nodes) if nodes else None
-        units = [messages.Device(ID=id, health=health, topology=topology) for id in unit_ids(self.card)]
+        units = [messages.Device(ID=id, health=health, topology=topology) for id in list_unit_ids(self.card)]
         return messages.ListAndWatchResponse(devices=units)
 
     def allocate(self, request: bytes, context: Any) -> bytes:
@@ -87,13 +87,13 @@ class CardPlugin:
             asked = read_allocate_request(request)
         except DecodeError as error:
             context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"This is no AllocateRequest: {error}.")
-        card, known = self.card, set(unit_ids(self.card))
+        card, known = self.card, set(list_unit_ids(self.card))
         for ids in asked:
             if not ids or not known.issuperset(ids):
                 context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"{self.resource} has no such units.")
         if card.fault:
             context.abort(grpc.StatusCode.FAILED_PRECONDITION, card.fault)
-        names = (names_of(card, whole=set(ids) == known, real=self.real) for ids in asked)
+        names = (list_device_names(card, whole=set(ids) == known, real=self.real) for ids in asked)
         return build_allocate_response(names).SerializeToString()
 
     def watch(self, request: bytes, context: Any) -> Iterator[bytes]:

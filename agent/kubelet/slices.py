@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from agent.gpu.slice_selftest import LIMIT_MIB, Failed, build_command, build_environment, judge, read_answer
+from agent.gpu.slice_selftest import LIMIT_MIB, Failed, build_command, build_environment, check_answers, read_answer
 from agent.kubelet.cdi import HOOK
 
 SHIMS = ("libcuda.so.1", "libnvidia-ml.so.1")
@@ -18,7 +18,7 @@ ctypes.CDLL(sys.argv[1])
 print(next(line.split()[-1] for line in open("/proc/self/maps") if sys.argv[1].removesuffix(".1") in line))"""
 
 
-def publish(built: Path, home: Path, boot_id: str) -> Path:
+def install_library(built: Path, home: Path, boot_id: str) -> Path:
     """Install the build output atomically, and clear an earlier boot's slices. Raises OSError."""
     home.mkdir(mode=0o755, parents=True, exist_ok=True)
     boot = home / "boot"
@@ -33,13 +33,13 @@ def publish(built: Path, home: Path, boot_id: str) -> Path:
     return home
 
 
-def try_out(built: Path, room: Path, uuid: str, driver: Path = DRIVER) -> tuple[bool, str]:
+def run_selftest(built: Path, room: Path, uuid: str, driver: Path = DRIVER) -> tuple[bool, str]:
     """Run the trial without and within a slice of 64 MiB; return (success, evidence). room: a temporary folder."""
     try:
         _find_driver(driver)
         bare = _run(built, uuid, {})
         kept = _run_kept(built, room, uuid)
-        return True, judge(bare, kept)
+        return True, check_answers(bare, kept)
     except (Failed, OSError, subprocess.SubprocessError) as error:
         return False, f"Our own library was tried and does not hold: {error}"[:300]
     finally:

@@ -4,24 +4,24 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from agent.gpu.cards import Card
-from agent.state import read_object, write_object
+from agent.state import read_json_object, write_json_object
 
 DOMAIN = "tessera.sh"
 UNIT_MIB = 256
 
 
-def resource_of(index: int) -> str:
+def resource_name(index: int) -> str:
     """Return a card's or instance's extended resource. index: NVML's, or agent.gpu.mig_instances.index_of."""
     return f"{DOMAIN}/g-{index}"
 
 
-def units_of(memory_mib: int) -> int:
+def count_units(memory_mib: int) -> int:
     """Return units of a card or slice, rounded down so that sums still fit."""
     return max(memory_mib // UNIT_MIB, 1)
 
 
-def unit_ids(card: Card) -> list[str]:
-    return [f"{card.uuid}:{number}" for number in range(units_of(card.memory_mib - card.reserved_mib))]
+def list_unit_ids(card: Card) -> list[str]:
+    return [f"{card.uuid}:{number}" for number in range(count_units(card.memory_mib - card.reserved_mib))]
 
 
 class CardIndexMap:
@@ -32,16 +32,16 @@ class CardIndexMap:
 
     def __init__(self, path: Path):
         self.path = path
-        self.known: dict[str, str] = read_object(path)
+        self.known: dict[str, str] = read_json_object(path)
         self._told: dict[str, str] | None = None
 
     def knows(self, card: Card) -> bool:
         return self.known.get(str(card.index)) == card.uuid
 
-    def told(self, cards: Iterable[Card]) -> None:
+    def record(self, cards: Iterable[Card]) -> None:
         """Record an acknowledged report; it counts from the second alike, as the platform may lag."""
         now = {str(card.index): card.uuid for card in cards}
         if now == self._told and now != self.known:
             self.known = now
-            write_object(self.path, now)
+            write_json_object(self.path, now)
         self._told = now

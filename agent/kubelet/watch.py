@@ -14,8 +14,8 @@ from typing import Any
 
 import pynvml
 
-from agent.client import Away, Platform, Refused
-from agent.gpu.cards import NoAnswer, nvml, text
+from agent.client import Platform, PlatformUnavailable, Refused
+from agent.gpu.cards import NoAnswer, decode_text, open_nvml
 from agent.gpu.memory_by_process import read_memory_by_process
 from agent.gpu.policy import GpuPolicy
 from agent.periodic_thread import PeriodicThread
@@ -59,9 +59,9 @@ class SliceWatch(PeriodicThread):
 
     def run_once(self) -> float:
         try:
-            self.tell(self.look())
+            self.report(self.read_uses())
             self._pause_s = LOOK_S
-        except (Away, Refused, OSError, subprocess.SubprocessError) as error:
+        except (PlatformUnavailable, Refused, OSError, subprocess.SubprocessError) as error:
             self._pause_s = min(max(2 * self._pause_s, getattr(error, "retry_after_s", 0)), LONGEST_S)
             log.warning("what slices use is not told: %s (next try in %.0f s)", error, self._pause_s)
         except Exception:  # keep the thread alive
@@ -69,31 +69,31 @@ class SliceWatch(PeriodicThread):
             log.exception("what slices use is not seen (next try in %.0f s)", self._pause_s)
         return self._pause_s
 
-    def look(self) -> dict[str, Use]:
+    def read_uses(self) -> dict[str, Use]:
         """Return each sliced task's use."""
         found = {folder.name: folder for folder in self.home.glob("tasks/*") if (folder / "task").is_file()}
         for gone in self.policies.keys() - found.keys():
             del self.policies[gone]
             self.over.pop(gone, None)
-        held = held_by_container(found.keys(), self.proc) if found else {}
+        held = read_memory_by_container(found.keys(), self.proc) if found else {}
         uses = {}
         for name, folder in found.items():
             task, account = (folder / "task").read_text(), self._account(folder / "slice")
             if account is not None and TASK.fullmatch(task):
-                uses[task] = self._judge(name, account, held.get(name, {}))
+                uses[task] = self._evaluate(name, account, held.get(name, {}))
         return uses
 
-    def tell(self, uses: Mapping[str, Use]) -> None:
-        """Send what changed. Raises Away, Refused."""
+    def report(self, uses: Mapping[str, Use]) -> None:
+        """Send what changed. Raises PlatformUnavailable, Refused."""
         who = self.who()
         if not who.node:
             return
         if time.monotonic() - self._told_at > AGAIN_S:
             self._told, self._told_at = {}, time.monotonic()
-        news = {task: use for task, use in uses.items() if differs(self._told.get(task, {}), use)}
+        news = {task: use for task, use in uses.items() if has_changed(self._told.get(task, {}), use)}
         for tasks in (list(news)[n : n + MOST] for n in range(0, len(news), MOST)):
             said = [{"task": task, "cards": [{"uuid": u, **card} for u, card in news[task].items()]} for task in tasks]
-            self.platform.tell_slices(who.node, who.key, {"slices": said})
+            self.platform.report_slices(who.node, who.key, {"slices": said})
             self._told |= {task: news[task] for task in tasks}
         self._told = {task: use for task, use in self._told.items() if task in uses}
 
@@ -112,28 +112,28 @@ class SliceWatch(PeriodicThread):
             for card in json.loads(done.stdout)["cards"]
         }
 
-    def _judge(self, name: str, account: dict[str, dict[str, int]], held: dict[str, int]) -> Use:
+    def _evaluate(self, name: str, account: dict[str, dict[str, int]], held: dict[str, int]) -> Use:
         limits = {uuid: card["limit_mib"] for uuid, card in account.items()}
         if name not in self.policies:
             self.policies[name] = GpuPolicy(limits, self.samples, kept=True, guarded=True)
         policy = self.policies[name]
-        _, verdict = policy.hear({uuid: card | {"used_mib": held.get(uuid, 0)} for uuid, card in account.items()})
+        _, verdict = policy.evaluate({uuid: card | {"used_mib": held.get(uuid, 0)} for uuid, card in account.items()})
         over = self.over.setdefault(name, verdict) if verdict else self.over.get(name, "")
         return {uuid: {**card, "over": over} for uuid, card in policy.cards.items()}
 
 
-def held_by_container(names: Any, proc: Path) -> dict[str, dict[str, int]]:
+def read_memory_by_container(names: Any, proc: Path) -> dict[str, dict[str, int]]:
     """Return the driver's {container: {uuid: MiB}}; failing cards count nothing."""
     found: dict[str, dict[str, int]] = {}
     try:
-        with nvml() as answers:
+        with open_nvml() as answers:
             handles = (
                 [pynvml.nvmlDeviceGetHandleByIndex(n) for n in range(pynvml.nvmlDeviceGetCount())] if answers else []
             )
             for handle in handles:
-                uuid = text(pynvml.nvmlDeviceGetUUID(handle))
+                uuid = decode_text(pynvml.nvmlDeviceGetUUID(handle))
                 for pid, mib in read_memory_by_process(handle).items():
-                    if (name := container_of(pid, proc)) in names:
+                    if (name := find_container(pid, proc)) in names:
                         cards = found.setdefault(name, {})
                         cards[uuid] = cards.get(uuid, 0) + mib
     except (NoAnswer, pynvml.NVMLError):
@@ -141,7 +141,7 @@ def held_by_container(names: Any, proc: Path) -> dict[str, dict[str, int]]:
     return found
 
 
-def container_of(pid: int, proc: Path) -> str:
+def find_container(pid: int, proc: Path) -> str:
     """Return the container id in a process's cgroup path (containerd, CRI-O, Docker), or ""."""
     try:
         ids = CONTAINER.findall((proc / str(pid) / "cgroup").read_text())
@@ -150,7 +150,7 @@ def container_of(pid: int, proc: Path) -> str:
     return ids[-1] if ids else ""
 
 
-def differs(old: Use, new: Use) -> bool:
+def has_changed(old: Use, new: Use) -> bool:
     return old.keys() != new.keys() or any(_moved(old[uuid], new[uuid]) for uuid in new)
 
 

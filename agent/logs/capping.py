@@ -21,5 +21,5 @@ class NewestBytes:
             self.size, self.dropped = self.size - gone, self.dropped + gone
 
 
-def marker(words: str) -> bytes:
+def format_marker(words: str) -> bytes:
     return f"\n[tessera] {words}\n".encode()

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from agent.client import Away, Platform, Refused
+from agent.client import Platform, PlatformUnavailable, Refused
 from agent.logs.container import DONE, UNASKED, UNKNOWN, ContainerLog
 from agent.periodic_thread import PeriodicThread
 from agent.state import Identity
@@ -54,7 +54,7 @@ class Carrier(PeriodicThread):
 
     def run_once(self) -> float:
         try:
-            self.round()
+            self.send_batch()
         except OSError as error:  # own disk; the platform drops duplicates
             log.error("logs are not noted here: %s", error)
             self._wait_longer(0)
@@ -68,21 +68,21 @@ class Carrier(PeriodicThread):
         for each in self.logs.values():
             each.close()
 
-    def round(self) -> None:
+    def send_batch(self) -> None:
         """Read all logs; send a batch if due."""
         self._find()
         for each in self.logs.values():
-            each.look()
+            each.open_new()
         if time.monotonic() < self._not_before or not (identity := self.who()).node:
             return
         for each in self.logs.values():
-            each.produce()
+            each.fill()
         batch = self._batch()
         if batch:
             self._send(identity, batch)
 
     def _find(self) -> None:
-        found = {match[1]: name for name in _names(self.pods) if (match := self._named.fullmatch(name))}
+        found = {match[1]: name for name in _list_names(self.pods) if (match := self._named.fullmatch(name))}
         for task, name in found.items():
             known, folder = self.logs.get(task), self.pods / name / MAIN
             if task not in self._over and (known is None or (known.state == UNASKED and known.folder != folder)):
@@ -116,10 +116,10 @@ class Carrier(PeriodicThread):
         return time.monotonic() - self._asked_at.get(each.task, float("-inf")) >= every_s
 
     def _send(self, identity: Identity, batch: list[tuple[ContainerLog, int]]) -> None:
-        said = {"logs": [_say(each, size) for each, size in batch]}
+        said = {"logs": [_describe(each, size) for each, size in batch]}
         try:
-            answer = self.platform.bring_logs(identity.node, identity.key, said)
-        except (Away, Refused) as error:
+            answer = self.platform.send_logs(identity.node, identity.key, said)
+        except (PlatformUnavailable, Refused) as error:
             self._wait_longer(getattr(error, "retry_after_s", 0))
             log.warning("%s (logs wait; next try in about %.0f s)", error, self._not_before - time.monotonic())
             return
@@ -133,7 +133,7 @@ class Carrier(PeriodicThread):
             told = known.get(each.task, {"state": UNKNOWN, "size": 0})
             self._asked_at[each.task] = now
             each.most = int(answer["most_bytes"])
-            each.hear(told["state"], int(told["size"]), size)
+            each.receive_answer(told["state"], int(told["size"]), size)
 
     def _wait_longer(self, at_least_s: float) -> None:
         pause = max(min(FIRST_S * 2 ** min(self._failures, 20), LONGEST_S), at_least_s)
@@ -141,14 +141,14 @@ class Carrier(PeriodicThread):
         self._not_before = time.monotonic() + pause * self._dice.uniform(0.8, 1)
 
 
-def _say(each: ContainerLog, size: int) -> dict[str, Any]:
+def _describe(each: ContainerLog, size: int) -> dict[str, Any]:
     content = base64.b64encode(each.ready[:size]).decode()
     end = each.end if size == len(each.ready) else ""
     behind_s = round(each.behind_s(size), 3)
     return {"task": each.task, "offset": each.offset, "content": content, "behind_s": behind_s, "end": end}
 
 
-def _names(folder: Path) -> list[str]:
+def _list_names(folder: Path) -> list[str]:
     try:
         return [path.name for path in folder.iterdir()]
     except OSError:

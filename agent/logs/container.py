@@ -8,17 +8,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from agent.logs.capping import NewestBytes, marker
+from agent.logs.capping import NewestBytes, format_marker
 from agent.logs.cri import Text, last_moment
 from agent.logs.files import SETTLE_S, Files, Place
-from agent.state import read_object, write_object
+from agent.state import read_json_object, write_json_object
 
 READ = 1 << 18
 TAIL = 1 << 20
 """Bytes kept of an overlong log's end."""
 ROUNDS = 16
 """Pieces read per call, at most."""
-GAP = marker("A part of the log is missing here: the machine removed it before it was brought.")
+GAP = format_marker("A part of the log is missing here: the machine removed it before it was brought.")
 UNASKED, UNKNOWN, OPEN, ENDED, DONE = "", "unknown", "open", "ended", "done"
 
 
@@ -30,14 +30,14 @@ class ContainerLog:
         self.state, self.ended_at = UNASKED, 0.0
         self.offset, self.most, self.ready, self.closed = 0, 0, b"", False
         self.read_to: float | None = None
-        self._begin(read_object(note))
+        self._begin(read_json_object(note))
 
-    def look(self) -> None:
+    def open_new(self) -> None:
         """Open new files before they are removed."""
         if self.state != DONE:
-            self.files.look()
+            self.files.open_new()
 
-    def produce(self) -> None:
+    def fill(self) -> None:
         if self.ready or self.closed or self.state not in (OPEN, ENDED):
             return
         for _ in range(ROUNDS):
@@ -64,7 +64,7 @@ class ContainerLog:
             return 0.0
         return max(time.time() - self.read_to, 0.0)
 
-    def hear(self, state: str, size: int, sent: int) -> None:
+    def receive_answer(self, state: str, size: int, sent: int) -> None:
         """Process the answer to `sent` bytes. Raises OSError if the position cannot be saved."""
         if state == ENDED and self.state != ENDED:
             self.ended_at = time.monotonic()
@@ -112,10 +112,12 @@ class ContainerLog:
         if self.state != ENDED or self.files.has_more or time.monotonic() - quiet_since < SETTLE_S:
             return
         words = f"{self._tail.dropped} bytes are not kept here: the log is full; its last part follows"
-        self.ready = b"".join([marker(words) if self._tail.dropped else b"", *self._tail.pieces, self._text.finish()])
+        self.ready = b"".join(
+            [format_marker(words) if self._tail.dropped else b"", *self._tail.pieces, self._text.finish()]
+        )
         self._tail = NewestBytes(TAIL)
         self.closed = True
 
     def _keep_note(self) -> None:
         place, open_lines = self._from
-        write_object(self.note, {"place": place, "offset": self.offset, "open": open_lines})
+        write_json_object(self.note, {"place": place, "offset": self.offset, "open": open_lines})

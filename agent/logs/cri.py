@@ -8,7 +8,7 @@ logging design; containerd 2.
 
 from datetime import datetime
 
-from agent.logs.capping import marker
+from agent.logs.capping import format_marker
 
 STREAMS = (b"stdout", b"stderr")
 LONGEST = 16384
@@ -83,4 +83,4 @@ def _parse(line: bytes) -> tuple[bytes, bool, bytes]:
 
 
 def _too_long(cut: int) -> bytes:
-    return marker(f"{cut} bytes of this line are not kept: a line ends at {LONGEST}")
+    return format_marker(f"{cut} bytes of this line are not kept: a line ends at {LONGEST}")

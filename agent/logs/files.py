@@ -105,7 +105,7 @@ class Files:
     def is_there(self) -> bool:
         return self.folder.is_dir()
 
-    def look(self) -> None:
+    def open_new(self) -> None:
         found = self._list()
         fresh = sorted((file for file in map(self._open, found) if file), key=lambda file: file.order)
         present = {self._known.get(key) for key, _ in found}

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pynvml
 
-from agent.gpu.cards import look
+from agent.gpu.cards import read_cards
 from agent.gpu.memory_by_process import read_memory_by_process
 from bench.hardware.lab import Broken, Lab, NotHere
 from runtimes.contract.errors import Rejected
@@ -186,7 +186,7 @@ def check_tools(lab: Lab) -> str:
 
 
 def check_reserved(lab: Lab) -> str:
-    found = look()
+    found = read_cards()
     assert found is not None
     each = "; ".join(
         f"GPU {card.index} {card.model}: {card.memory_mib} MiB, {card.reserved_mib} reserved" for card in found.cards
@@ -196,7 +196,7 @@ def check_reserved(lab: Lab) -> str:
 
 def check_links(lab: Lab) -> str:
     """Our matrix against nvidia-smi's own."""
-    found = look()
+    found = read_cards()
     assert found is not None
     told = subprocess.run([_smi(), "topo", "-m"], capture_output=True, text=True, timeout=60, check=False).stdout
     rows = [line.replace("\x1b[4m", "").replace("\x1b[0m", "").split() for line in told.splitlines()]

@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 import yaml
 
-from agent.__main__ import STATE, parse
+from agent.daemon.options import STATE, parse_arguments
 from tests.local_cluster import Kubectl
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -19,7 +19,7 @@ def test_the_agent_understands_what_it_is_started_with(tmp_path):
     (tmp_path / "slicehook").touch()
     built = "--slice=/usr/local/lib/tessera/slice"
     assert built in CONTAINER["args"] and CONTAINER["command"] == ["python", "-m", "agent"]
-    options = parse([f"--slice={tmp_path}" if word == built else word for word in CONTAINER["args"]])
+    options = parse_arguments([f"--slice={tmp_path}" if word == built else word for word in CONTAINER["args"]])
     assert str(options.state) == STATE and options.token_file == Path("/enrolment/$(NODE)")
     assert "TESSERA_SLICE=/usr/local/lib/tessera/slice" in (ROOT / "Dockerfile").read_text()
 

@@ -8,7 +8,7 @@ import pytest
 from agent_slice import CARDS, SOURCES, must
 
 from agent.gpu.cards import Card, Cards
-from agent.gpu.enforcement import AGAIN_S, Prober, judge_fractions
+from agent.gpu.enforcement import AGAIN_S, Prober, check_fractions
 from agent.kubelet import slices
 
 SOUND = Card(CARDS[0], 0, "V100-32GB", "Tesla V100-SXM2-32GB", 32_768, 258, None, "")
@@ -36,7 +36,7 @@ def test_no_trial_on_a_broken_card():
 
 @pytest.mark.parametrize(("driver", "mode"), [("615.10", "nvfraction"), ("580.95.05", "watchdog"), ("", "watchdog")])
 def test_the_drivers_own_limits_need_a_driver_that_has_them(driver, mode):
-    assert judge_fractions(driver).mode == mode
+    assert check_fractions(driver).mode == mode
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def made(built, links) -> Path:
 def trial(built, made, links, tmp_path, monkeypatch):
     """Try out what lies in a folder, on a machine that has the doubled driver."""
     monkeypatch.setenv("LD_LIBRARY_PATH", str(built.driver))
-    return lambda folder=made: slices.try_out(folder, tmp_path / "room", CARDS[0], links)
+    return lambda folder=made: slices.run_selftest(folder, tmp_path / "room", CARDS[0], links)
 
 
 def test_our_library_is_tried_on_the_card_before_it_is_promised(trial, tmp_path):
@@ -84,7 +84,7 @@ def test_what_slices_of_an_earlier_boot_left_goes_and_those_of_this_one_stay(mad
     left = tmp_path / "home/tasks/c1/slice"
     for boot, stays in (("one", False), ("one", True), ("two", False)):
         left.mkdir(parents=True, exist_ok=True)
-        slices.publish(made, tmp_path / "home", boot)
+        slices.install_library(made, tmp_path / "home", boot)
         assert left.exists() is stays
     assert sorted(path.name for path in (tmp_path / "home").glob("lib*")) == sorted(slices.SHIMS)
 

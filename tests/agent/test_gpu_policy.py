@@ -10,7 +10,7 @@ def hear(policy: GpuPolicy, *used: int, **more: int) -> list[str]:
     """What it said to each of these looks: the end, else the warning, else nothing."""
     said = []
     for mib in used:
-        warnings, verdict = policy.hear({CARD: {"used_mib": mib, **more}})
+        warnings, verdict = policy.evaluate({CARD: {"used_mib": mib, **more}})
         said.append(verdict or "".join(warnings))
     return said
 
@@ -74,8 +74,8 @@ def test_what_was_freed_while_we_looked_is_not_missing():
 
 def test_that_nobody_looks_is_said_once_and_that_somebody_does_again():
     policy = GpuPolicy({CARD: 1000}, 1, kept=False)
-    (words,) = policy.lose_sight("it ended with -9")
+    (words,) = policy.mark_unwatched("it ended with -9")
     assert "not watched at the moment: it ended with -9." in words and not policy.cards[CARD]["watched"]
-    assert policy.lose_sight("it ended with -9") == []
+    assert policy.mark_unwatched("it ended with -9") == []
     assert hear(policy, 10, 10) == ["The GPU memory of this task is watched again.", ""]
     assert policy.cards[CARD]["watched"]

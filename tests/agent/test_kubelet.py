@@ -16,7 +16,7 @@ from agent.gpu.cards import Card, Cards
 from agent.kubelet import cdi
 from agent.kubelet.node import CUT_SINCE, GONE, NO_TOOLKIT, NOT_KNOWN, KubeletCards
 from agent.kubelet.plugin import read_allocate_request
-from agent.kubelet.units import resource_of, units_of
+from agent.kubelet.units import count_units, resource_name
 
 
 def card(index: int = 0, **fields) -> Card:
@@ -30,7 +30,7 @@ def cards(*found: Card) -> Cards:
 
 
 ONE, TWO = card(0), card(1)
-FIRST, SECOND = resource_of(0), resource_of(1)
+FIRST, SECOND = resource_name(0), resource_name(1)
 KNOWN = {"0": ONE.uuid, "1": TWO.uuid, "2": card(2).uuid}
 
 
@@ -70,7 +70,7 @@ def make_node(sockets, tmp_path):
 def node(make_node, kubelet):
     """With two cards that the kubelet knows."""
     node = make_node()
-    node.show(cards(ONE, TWO))
+    node.update(cards(ONE, TWO))
     kubelet.wait_for(lambda: {FIRST, SECOND} <= kubelet.lists.keys())
     return node
 
@@ -84,7 +84,7 @@ def spec_of(tmp_path) -> dict:
 def test_each_card_is_a_resource_of_its_own_in_units_of_memory(node, kubelet):
     assert FIRST == "tessera.sh/g-0"
     devices = kubelet.lists[SECOND]
-    assert len(devices) == (40960 - 429) // 256 == units_of(40531) and kubelet.health(SECOND) == {"Healthy"}
+    assert len(devices) == (40960 - 429) // 256 == count_units(40531) and kubelet.health(SECOND) == {"Healthy"}
     assert len({device.ID for device in devices}) == len(devices)
     assert [[n.ID for n in kubelet.lists[name][0].topology.nodes] for name in (FIRST, SECOND)] == [[0], [1]]
 
@@ -92,7 +92,7 @@ def test_each_card_is_a_resource_of_its_own_in_units_of_memory(node, kubelet):
 def test_as_many_slices_as_fit_into_a_card_fit_in_units():
     for sellable in (32_510, 40_531, 81_008):
         for parts in range(1, 9):
-            assert parts * units_of(sellable // parts) <= units_of(sellable)
+            assert parts * count_units(sellable // parts) <= count_units(sellable)
 
 
 def test_a_container_gets_exactly_this_card(node, kubelet, tmp_path):
@@ -116,25 +116,25 @@ def test_units_of_another_card_are_refused(node, kubelet):
 
 def test_a_broken_card_is_unhealthy_and_the_other_stays(node, kubelet):
     ids = [device.ID for device in kubelet.lists[FIRST]]
-    node.show(cards(replace(ONE, fault="It is lost."), TWO))
+    node.update(cards(replace(ONE, fault="It is lost."), TWO))
     kubelet.wait_for(lambda: kubelet.health(FIRST) == {"Unhealthy"})
     assert kubelet.health(SECOND) == {"Healthy"}
     with pytest.raises(grpc.RpcError, match=r"It is lost\."):
         kubelet.allocate(FIRST, ids)
-    node.show(cards(ONE, TWO))
+    node.update(cards(ONE, TWO))
     kubelet.wait_for(lambda: kubelet.health(FIRST) == {"Healthy"})
 
 
 def test_a_card_that_is_not_told_any_more_takes_nothing(node, kubelet):
-    node.show(cards(TWO))
+    node.update(cards(TWO))
     kubelet.wait_for(lambda: kubelet.health(FIRST) == {"Unhealthy"})
     assert node.plugins[0].card.fault == GONE
 
 
 def test_a_card_that_comes_later_is_registered_and_described(node, kubelet, tmp_path):
     late = card(2)
-    node.show(cards(ONE, TWO, late))
-    kubelet.wait_for(lambda: resource_of(2) in kubelet.lists)
+    node.update(cards(ONE, TWO, late))
+    kubelet.wait_for(lambda: resource_name(2) in kubelet.lists)
     assert set(spec_of(tmp_path)) == {ONE.uuid, TWO.uuid, late.uuid, "slice", "none"}
 
 
@@ -150,8 +150,8 @@ PLACES = KNOWN | {"1000": "MIG-0", "1003": "MIG-3"}
 
 def test_of_a_card_that_mig_cuts_the_instances_are_offered(make_node, kubelet, tmp_path):
     node = make_node(known=PLACES)
-    node.show(cards(CUT, TWO, part(0), part(3)))
-    first, second = resource_of(1000), resource_of(1003)
+    node.update(cards(CUT, TWO, part(0), part(3)))
+    first, second = resource_name(1000), resource_name(1003)
     kubelet.wait_for(lambda: {SECOND, first, second} <= kubelet.lists.keys())
     assert FIRST not in kubelet.registered and second == "tessera.sh/g-1003"
     ids = [device.ID for device in kubelet.lists[second]]
@@ -162,14 +162,16 @@ def test_of_a_card_that_mig_cuts_the_instances_are_offered(make_node, kubelet, t
 
 def test_a_card_that_is_cut_anew_gives_its_old_instances_to_nobody(make_node, kubelet):
     node = make_node(known=PLACES)
-    node.show(cards(CUT, part(0), part(3)))
-    kubelet.wait_for(lambda: {resource_of(1000), resource_of(1003)} <= kubelet.lists.keys())
+    node.update(cards(CUT, part(0), part(3)))
+    kubelet.wait_for(lambda: {resource_name(1000), resource_name(1003)} <= kubelet.lists.keys())
     larger = replace(part(0), uuid="MIG-larger", memory_mib=9728)
-    node.show(cards(CUT, larger))
-    kubelet.wait_for(lambda: kubelet.health(resource_of(1003)) == {"Unhealthy"} == kubelet.health(resource_of(1000)))
-    node.told(cards(CUT, larger)), node.told(cards(CUT, larger))
-    kubelet.wait_for(lambda: kubelet.health(resource_of(1000)) == {"Healthy"})
-    assert len(kubelet.lists[resource_of(1000)]) == 9728 // 256
+    node.update(cards(CUT, larger))
+    kubelet.wait_for(
+        lambda: kubelet.health(resource_name(1003)) == {"Unhealthy"} == kubelet.health(resource_name(1000))
+    )
+    node.acknowledge(cards(CUT, larger)), node.acknowledge(cards(CUT, larger))
+    kubelet.wait_for(lambda: kubelet.health(resource_name(1000)) == {"Healthy"})
+    assert len(kubelet.lists[resource_name(1000)]) == 9728 // 256
 
 
 def test_an_instance_needs_a_spec_of_the_toolkits_that_names_it(make_node, kubelet, tmp_path):
@@ -177,12 +179,12 @@ def test_an_instance_needs_a_spec_of_the_toolkits_that_names_it(make_node, kubel
     (tmp_path / "cdi").mkdir()
     spec = tmp_path / "cdi/nvidia.yaml"
     spec.write_text("kind: nvidia.com/gpu\ndevices:\n- name: MIG-3\n")
-    seen = node.show(cards(CUT, TWO, part(0), part(3), part(5, fault="It is lost.")))
+    seen = node.update(cards(CUT, TWO, part(0), part(3), part(5, fault="It is lost.")))
     assert [card.fault for card in seen.cards] == ["", "", CUT_SINCE, "", "It is lost."]
-    kubelet.wait_for(lambda: {SECOND, *map(resource_of, (1000, 1003, 1005))} <= kubelet.lists.keys())
-    assert kubelet.health(resource_of(1000)) == {"Unhealthy"} and kubelet.health(resource_of(1003)) == {"Healthy"}
-    ids = [device.ID for device in kubelet.lists[resource_of(1003)]]
-    assert kubelet.allocate(resource_of(1003), ids) == [["nvidia.com/gpu=MIG-3", "tessera.sh/gpu=MIG-3"]]
+    kubelet.wait_for(lambda: {SECOND, *map(resource_name, (1000, 1003, 1005))} <= kubelet.lists.keys())
+    assert kubelet.health(resource_name(1000)) == {"Unhealthy"} and kubelet.health(resource_name(1003)) == {"Healthy"}
+    ids = [device.ID for device in kubelet.lists[resource_name(1003)]]
+    assert kubelet.allocate(resource_name(1003), ids) == [["nvidia.com/gpu=MIG-3", "tessera.sh/gpu=MIG-3"]]
 
 
 def test_after_a_restart_of_the_kubelet_all_register_again(node, kubelet):
@@ -198,7 +200,7 @@ def test_after_a_restart_of_the_kubelet_all_register_again(node, kubelet):
 
 def test_cards_wait_for_a_kubelet_that_comes_later(make_node, sockets):
     node = make_node()
-    node.show(cards(ONE))
+    node.update(cards(ONE))
     late = FakeKubelet(sockets)
     late.start()
     try:
@@ -214,11 +216,11 @@ def test_the_end_removes_the_sockets(node, kubelet, sockets):
 
 def test_a_place_gives_nothing_out_until_the_platform_knows_its_card(make_node, kubelet, tmp_path):
     node = make_node(known={"0": "GPU-that-fell-out", "1": TWO.uuid})
-    node.show(cards(ONE, TWO))
+    node.update(cards(ONE, TWO))
     kubelet.wait_for(lambda: kubelet.health(FIRST) == {"Unhealthy"} and kubelet.health(SECOND) == {"Healthy"})
-    node.told(cards(ONE, TWO))
+    node.acknowledge(cards(ONE, TWO))
     assert node.plugins[0].card.fault == NOT_KNOWN
-    node.told(cards(ONE, TWO))
+    node.acknowledge(cards(ONE, TWO))
     kubelet.wait_for(lambda: kubelet.health(FIRST) == {"Healthy"})
     assert json.loads((tmp_path / "places.json").read_text()) == {"0": ONE.uuid, "1": TWO.uuid}
 
@@ -226,11 +228,11 @@ def test_a_place_gives_nothing_out_until_the_platform_knows_its_card(make_node, 
 def test_cards_that_move_up_meet_nobody_elses_work(node, kubelet):
     ids = [device.ID for device in kubelet.lists[FIRST]]
     moved = replace(TWO, index=0)
-    node.show(cards(moved))
+    node.update(cards(moved))
     kubelet.wait_for(lambda: kubelet.health(FIRST) == {"Unhealthy"} == kubelet.health(SECOND))
     with pytest.raises(grpc.RpcError):
         kubelet.allocate(FIRST, ids)
-    node.told(cards(moved)), node.told(cards(moved))
+    node.acknowledge(cards(moved)), node.acknowledge(cards(moved))
     kubelet.wait_for(lambda: kubelet.health(FIRST) == {"Healthy"})
     ids = [device.ID for device in kubelet.lists[FIRST]]
     assert kubelet.allocate(FIRST, ids) == [[f"tessera.sh/gpu={TWO.uuid}"]]
@@ -238,10 +240,10 @@ def test_cards_that_move_up_meet_nobody_elses_work(node, kubelet):
 
 def test_real_cards_need_the_toolkits_spec_and_say_so(make_node, kubelet, tmp_path):
     node = make_node(simulated=False)
-    assert node.show(cards(ONE)).cards[0].fault == NO_TOOLKIT
+    assert node.update(cards(ONE)).cards[0].fault == NO_TOOLKIT
     kubelet.wait_for(lambda: kubelet.health(FIRST) == {"Unhealthy"})
     (tmp_path / "cdi/nvidia.yaml").write_text("cdiVersion: 0.5.0\nkind: nvidia.com/gpu\n")
-    assert node.show(cards(ONE)).cards[0].fault == ""
+    assert node.update(cards(ONE)).cards[0].fault == ""
     kubelet.wait_for(lambda: kubelet.health(FIRST) == {"Healthy"})
     ids = [device.ID for device in kubelet.lists[FIRST]]
     assert kubelet.allocate(FIRST, ids) == [[f"nvidia.com/gpu={ONE.uuid}", f"tessera.sh/gpu={ONE.uuid}"]]
@@ -294,7 +296,7 @@ def test_the_agents_own_process_gives_its_cards_to_the_kubelet(machine, script, 
         TESSERA_AGENT_TOKEN="ten_word",
     )  # fmt: skip
     kubelet.wait_for(lambda: sum(kubelet.health(name) == {"Healthy"} for name in kubelet.lists) == 8, 40)
-    lost = resource_of(5)
+    lost = resource_name(5)
     assert len(kubelet.lists[lost]) == 158
     machine.cards("xid 5 79")
     kubelet.wait_for(lambda: kubelet.health(lost) == {"Unhealthy"})

@@ -7,7 +7,7 @@ import time
 import pytest
 from kubelet_logs import LogFolder
 
-from agent.client import Away
+from agent.client import PlatformUnavailable
 from agent.logs import container, files
 from agent.logs.carrier import Carrier
 from agent.logs.cri import LONGEST, Text
@@ -27,13 +27,13 @@ class Store:
         self.away = self.forgets_answers = False
         self.most_bytes = 200 << 20
 
-    def bring_logs(self, node, key, said):
+    def send_logs(self, node, key, said):
         if self.away:
-            raise Away("nobody answers")
+            raise PlatformUnavailable("nobody answers")
         self.said += said["logs"]
         answer = [self.take(piece) for piece in said["logs"]]
         if self.forgets_answers:
-            raise Away("the answer was lost")
+            raise PlatformUnavailable("the answer was lost")
         pace = {"most_bytes": self.most_bytes, "pause_s": 0, "ask_every_s": 0}
         return {"logs": answer, **pace}
 
@@ -83,7 +83,7 @@ def folder(tmp_path):
 
 def rounds(carrier: Carrier, count: int = 8) -> None:
     for _ in range(count):
-        carrier.round()
+        carrier.send_batch()
 
 
 def test_lines_of_both_streams_come_in_the_order_written_and_once(start, store, folder):

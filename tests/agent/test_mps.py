@@ -162,7 +162,7 @@ def test_a_place_that_is_too_long_for_a_socket_is_refused(double, room):
 
 
 def test_a_program_gets_its_slices_share_and_limit():
-    assert mps.client_env("/p", 16255, 50) == {
+    assert mps.build_client_env("/p", 16255, 50) == {
         "CUDA_MPS_PIPE_DIRECTORY": "/p",
         "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "50",
         "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=16255M",

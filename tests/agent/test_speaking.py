@@ -13,8 +13,8 @@ from cli_server import drop
 from kubelet_logs import LogFolder
 
 from agent.client import Platform
-from agent.loop import LONGEST_S, back_off
-from agent.report import VERSION
+from agent.daemon.loop import LONGEST_S, compute_backoff
+from agent.daemon.report import VERSION
 from tests.runtimes import worlds
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -120,8 +120,8 @@ def test_a_platform_that_does_not_answer_now_is_away(machine, script, answer):
 
 
 def test_the_pauses_grow_and_end():
-    assert [back_off(n) for n in (1, 2, 3, 4)] == [2, 4, 8, 16]
-    assert back_off(9) == LONGEST_S == back_off(10_000)
+    assert [compute_backoff(n) for n in (1, 2, 3, 4)] == [2, 4, 8, 16]
+    assert compute_backoff(9) == LONGEST_S == compute_backoff(10_000)
 
 
 @pytest.mark.parametrize("server", ["portal.example.net", "ftp://portal", "https://", ""])

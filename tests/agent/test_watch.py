@@ -11,7 +11,7 @@ from agent_slice import CARDS, MIB
 from agent.client import Platform
 from agent.gpu.memory_by_process import LISTS
 from agent.kubelet import watch
-from agent.kubelet.watch import SliceWatch, container_of, held_by_container
+from agent.kubelet.watch import SliceWatch, find_container, read_memory_by_container
 from agent.state import Identity
 
 TASK, BOX = "ab" * 16, "c0" * 32
@@ -66,17 +66,17 @@ def host(tmp_path, built, monkeypatch):
 )
 def test_a_process_belongs_to_the_container_that_its_control_group_names(host, path):
     host.runs(7, path)
-    assert container_of(7, host.proc) == BOX
+    assert find_container(7, host.proc) == BOX
     host.held = {7: 100, 8: 50, 9: 20}  # 8 has ended, 9 is no container's
     host.runs(9, "0::/system.slice/sshd.service\n")
-    assert held_by_container({BOX}, host.proc) == {BOX: {CARDS[0]: 100}}
+    assert read_memory_by_container({BOX}, host.proc) == {BOX: {CARDS[0]: 100}}
 
 
 def test_a_task_is_told_by_its_account_and_by_the_driver(host):
     host.runs(7, f"0::/kubepods/pod1/{BOX}\n")
     host.runs(8, f"0::/kubepods/pod1/{BOX}\n")
     host.held = {7: 100, 8: 50}
-    (card,) = host.watch().look()[TASK].values()
+    (card,) = host.watch().read_uses()[TASK].values()
     assert card == {
         "limit_mib": LIMIT, "used_mib": 150, "peak_mib": 150, "refused": 0, "watched": True, "over": ""
     }  # fmt: skip
@@ -86,20 +86,20 @@ def test_who_stays_above_its_slice_is_told_with_the_figures_and_stays_so(host):
     host.runs(7, f"0::/kubepods/pod1/{BOX}\n")
     host.held = {7: LIMIT + 300}
     seen = host.watch(above_s=3 * watch.LOOK_S)
-    over = [seen.look()[TASK][CARDS[0]]["over"] for _ in range(3)]
+    over = [seen.read_uses()[TASK][CARDS[0]]["over"] for _ in range(3)]
     assert over[:2] == ["", ""]
     assert f"It used {LIMIT + 300} MiB" in over[2] and f"its slice is {LIMIT} MiB" in over[2] and "had 0 MiB" in over[2]
     host.held = {}
-    assert seen.look()[TASK][CARDS[0]]["over"] == over[2]
+    assert seen.read_uses()[TASK][CARDS[0]]["over"] == over[2]
 
 
 def test_a_container_that_is_gone_or_whose_files_broke_says_nothing(host):
     seen = host.watch()
-    assert seen.look()
+    assert seen.read_uses()
     (host.box / "slice/limits").write_text("garbled")
-    assert seen.look() == {}
+    assert seen.read_uses() == {}
     shutil.rmtree(host.box)
-    assert seen.look() == {} and not seen.policies
+    assert seen.read_uses() == {} and not seen.policies
 
 
 def test_only_what_changed_is_sent_and_all_of_it_now_and_then(host, script, monkeypatch):
@@ -108,12 +108,12 @@ def test_only_what_changed_is_sent_and_all_of_it_now_and_then(host, script, monk
     host.runs(7, f"0::/kubepods/pod1/{BOX}\n")
     for mib in (100, 101, 100 + LIMIT // 100):
         host.held = {7: mib}
-        seen.tell(seen.look())
+        seen.report(seen.read_uses())
     said = [json.loads(body) for *_, body in calls(script)]
     assert [one["slices"][0]["cards"][0]["used_mib"] for one in said] == [100, 100 + LIMIT // 100]
     assert said[0]["slices"][0]["task"] == TASK
     monkeypatch.setattr(watch, "AGAIN_S", 0.0)
-    seen.tell(seen.look())
+    seen.report(seen.read_uses())
     assert len(calls(script)) == 3
 
 
@@ -127,21 +127,21 @@ def test_a_driver_that_knows_no_lists_of_processes_leaves_the_account(host, monk
 
     for name in LISTS:
         monkeypatch.setattr(f"pynvml.{name}", unknown)
-    assert host.watch().look()[TASK][CARDS[0]]["used_mib"] == 0
+    assert host.watch().read_uses()[TASK][CARDS[0]]["used_mib"] == 0
 
 
 def test_a_look_that_fails_is_not_the_last_one(host, script, monkeypatch):
     script.on("POST /agents/g1:slices", (200, {"taken": 1}))
     monkeypatch.setattr(watch, "LOOK_S", 0.01)
     seen, looks = host.watch(script.url), iter([ValueError("no such thing")])
-    look = seen.look
+    read_uses = seen.read_uses
 
     def stumble():
         for error in looks:
             raise error
-        return look()
+        return read_uses()
 
-    monkeypatch.setattr(seen, "look", stumble)
+    monkeypatch.setattr(seen, "read_uses", stumble)
     seen.start()
     assert script.came.wait(20)
     seen.stop()
@@ -151,5 +151,5 @@ def test_a_look_that_fails_is_not_the_last_one(host, script, monkeypatch):
 def test_an_agent_that_nobody_let_in_says_nothing(host, script):
     seen = host.watch(script.url)
     seen.who = lambda: Identity(script.url, "tag_x")
-    seen.tell(seen.look())
+    seen.report(seen.read_uses())
     assert calls(script) == []

@@ -161,7 +161,7 @@ def test_the_pcie_paths_are_told_where_nvlink_hides_them(monkeypatch, tmp_path):
 
 def test_one_numa_node_has_all_that_we_may_use(tmp_path):
     (node,) = inventory.list_numa(str(tmp_path))
-    assert set(node.cpus) == os.sched_getaffinity(0) and node.memory_mib == host.total_memory_mib()
+    assert set(node.cpus) == os.sched_getaffinity(0) and node.memory_mib == host.read_memory_mib()
 
 
 def test_a_simulated_machine_deals_out_the_real_cores():

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from agent import host
-from agent.gpu.cards import Card, NoAnswer, look
+from agent.gpu.cards import Card, NoAnswer, read_cards
 from agent.gpu.links import Matrix
 from runtimes.contract.errors import Unavailable
 from runtimes.contract.node import GpuView, NumaView
@@ -34,7 +34,7 @@ def read_real_cards(
     cards are not gone then.
     """
     try:
-        found = look(sys_root)
+        found = read_cards(sys_root)
     except NoAnswer as error:
         raise Unavailable(str(error)) from error
     offered = found.offered() if found else None

@@ -8,7 +8,7 @@ import hashlib
 import re
 from dataclasses import dataclass, replace
 
-from agent.gpu.links import apart
+from agent.gpu.links import add_unlinked
 from agent.gpu.mig_instances import index_of, model_of
 from runtimes.contract.node import GpuView
 from runtimes.gpu_sharing import SIMULATED
@@ -174,7 +174,7 @@ def _cut(card: Card, parts: tuple[tuple[str, int], ...], whole: NodeCards) -> No
         for place, (profile, memory_mib) in enumerate(parts)
     ]
     links = tuple(row[: len(kept)] for row in whole.links[: len(kept)])
-    return NodeCards((*kept, *made), apart(links, len(made)))
+    return NodeCards((*kept, *made), add_unlinked(links, len(made)))
 
 
 def _gpu(card: Card, node: str, index: int, numa: int | None, bus: str) -> GpuView:

@@ -34,7 +34,7 @@ class GpuGuard:
         over = ""
         for sample in self.pipe.read() if self.keeper is not None else ():
             lost = sample.pop("unwatched", "")
-            warnings, verdict = (self.policy.lose_sight(lost), "") if lost else self.policy.hear(sample)
+            warnings, verdict = (self.policy.mark_unwatched(lost), "") if lost else self.policy.evaluate(sample)
             self._warn(warnings)
             self._report()
             over = over or verdict
@@ -43,7 +43,7 @@ class GpuGuard:
     def replace_keeper(self, first: int) -> None:
         """Start another keeper, outside the namespaces of process `first`; impossible in a user namespace."""
         self.pipe.close()
-        self._warn(self.policy.lose_sight("its keeper was killed"))
+        self._warn(self.policy.mark_unwatched("its keeper was killed"))
         self._report()
         try:
             with isolation.outside(first) if self.plan["namespaces"] else nullcontext():

@@ -7,7 +7,7 @@ a carriage return ends one, too.
 import os
 import time
 
-from agent.logs.capping import NewestBytes, marker
+from agent.logs.capping import NewestBytes, format_marker
 
 MIB = 1 << 20
 LATEST = 8192
@@ -50,11 +50,11 @@ class CappedLog:
         if self.cut:
             self._keep(self._too_long())
         if lost := self.tail.dropped:
-            self._write(marker(f"{lost} bytes are not kept here: the log is full; its last part follows"))
+            self._write(format_marker(f"{lost} bytes are not kept here: the log is full; its last part follows"))
         for piece in self.tail.pieces:
             self._write(piece)
         if self.unwritten:
-            self._write(marker(f"{self.unwritten} bytes could not be written"))
+            self._write(format_marker(f"{self.unwritten} bytes could not be written"))
 
     def _refill(self) -> None:
         now = self.clock()
@@ -92,11 +92,11 @@ class CappedLog:
 
     def _too_long(self) -> bytes:
         cut, self.cut = self.cut, 0
-        return marker(f"{cut} bytes of this line are not kept: a line ends at {self.line}")
+        return format_marker(f"{cut} bytes of this line are not kept: a line ends at {self.line}")
 
     def _too_fast(self) -> bytes:
         fast, self.fast, self.column, self.cut = self.fast, 0, 0, 0
-        return marker(f"{fast} bytes are not kept here: they came faster than {self.rate} bytes/s")
+        return format_marker(f"{fast} bytes are not kept here: they came faster than {self.rate} bytes/s")
 
     def _keep(self, data: bytes) -> None:
         now, later = data[: self.head_left], data[self.head_left :]

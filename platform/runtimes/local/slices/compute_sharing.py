@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from agent.gpu.mps import CONTROL, Busy, Daemon, NoMps, client_env
+from agent.gpu.mps import CONTROL, Busy, Daemon, NoMps, build_client_env
 from runtimes.contract.node import GpuView
 from runtimes.contract.task import GpuShare
 from runtimes.gpu_sharing import SLICE
@@ -114,5 +114,5 @@ class ComputeSharing:
             "pipe": pipe,
             "seen_at": seen_at,
             "limit_mib": share.memory_mib,
-            "env": client_env(seen_at, share.memory_mib, share.compute_percent),
+            "env": build_client_env(seen_at, share.memory_mib, share.compute_percent),
         }

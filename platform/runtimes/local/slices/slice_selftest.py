@@ -18,7 +18,15 @@ import pynvml
 
 from agent.gpu.memory_by_process import read_memory_by_process
 from agent.gpu.mps import Daemon
-from agent.gpu.slice_selftest import LIMIT_MIB, PROGRAM, Failed, build_command, build_environment, judge, read_answer
+from agent.gpu.slice_selftest import (
+    LIMIT_MIB,
+    PROGRAM,
+    Failed,
+    build_command,
+    build_environment,
+    check_answers,
+    read_answer,
+)
 from runtimes.contract.task import GpuShare, TaskSpec
 from runtimes.gpu_sharing import SliceTrial
 from runtimes.local.config import NodeContext
@@ -46,7 +54,7 @@ class Selftest:
     def run(self, mps: dict | None = None) -> SliceTrial:
         """Run the program without and within a slice. Raises Failed, OSError."""
         bare, context_mib = self._run_bare()
-        return SliceTrial(True, judge(bare, self._run_in_slice(mps)), context_mib << 20)
+        return SliceTrial(True, check_answers(bare, self._run_in_slice(mps)), context_mib << 20)
 
     def run_by_mps(self, mps: dict, daemon: Daemon) -> SliceTrial:
         """Run it through an MPS daemon. Raises Failed, NoMps, OSError."""

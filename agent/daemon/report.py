@@ -6,11 +6,11 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from agent import host
-from agent.gpu.cards import Card, Cards, Lost, NoAnswer, look
+from agent.gpu.cards import Card, Cards, Lost, NoAnswer, read_cards
 from agent.gpu.enforcement import Enforcement
 from agent.gpu.links import Matrix
 from agent.gpu.samples import take_samples
-from agent.state import Memory
+from agent.state import SeenCards
 
 VERSION = "0.1.0"
 LONGEST = 300
@@ -20,10 +20,10 @@ LONGEST = 300
 LOST = "The driver lost the card: {why}."
 
 
-def see(memory: Memory, sys_root: str = "/sys") -> Cards:
+def observe_cards(memory: SeenCards, sys_root: str = "/sys") -> Cards:
     """Read the cards; fill in lost ones, or all if the driver fails, from memory with a fault."""
     try:
-        seen = look(sys_root) or Cards((), (), (), "")
+        seen = read_cards(sys_root) or Cards((), (), (), "")
     except NoAnswer as error:
         everywhere = tuple(Lost(index, str(error)) for index in sorted(memory.cards)) or (Lost(0, str(error)),)
         seen = Cards((), (), (), "", everywhere)
@@ -49,10 +49,10 @@ def build_report(
     return {
         "agent": VERSION,
         "host": {
-            "boot_id": host.boot_id(),
-            "kernel": host.kernel(),
-            "cpu_milli": host.cpu_milli(len(os.sched_getaffinity(0))),
-            "memory_mib": host.total_memory_mib(),
+            "boot_id": host.read_boot_id(),
+            "kernel": host.read_kernel_release(),
+            "cpu_milli": host.read_cpu_milli(len(os.sched_getaffinity(0))),
+            "memory_mib": host.read_memory_mib(),
             "numa": [asdict(node) for node in host.list_numa()],
             "cpu_pinning": cores,
         },

@@ -1,0 +1,69 @@
+"""The agent's command line and its enrolment token."""
+
+import argparse
+import os
+from pathlib import Path
+
+from agent.daemon.report import VERSION
+
+STATE = "/var/lib/tessera-agent"
+
+
+def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser("agent", description="Report this machine and its GPUs to a Tessera platform.")
+    parser.add_argument("--version", action="version", version=VERSION)
+    server = os.environ.get("TESSERA_AGENT_SERVER", "")
+    parser.add_argument("--server", default=server, help="its address, or TESSERA_AGENT_SERVER")
+    parser.add_argument("--ca", help="a file of certificates to trust besides the system's")
+    parser.add_argument(
+        "--token-file", type=Path, help="an enrolment token, needed once; or TESSERA_AGENT_TOKEN in the environment"
+    )
+    folder = os.environ.get("TESSERA_AGENT_STATE", STATE)
+    parser.add_argument("--state", type=Path, default=Path(folder), help=f"a folder for its key ({folder})")
+    parser.add_argument("--simulated", action="store_true", help="what NVML tells here are no real cards")
+    parser.add_argument(
+        "--kubelet", type=Path, help="give the cards to the kubelet whose folder for device plugins this is"
+    )
+    parser.add_argument("--cdi", type=Path, default=Path("/etc/cdi"), help="where containers' devices are described")
+    parser.add_argument("--hami", type=Path, help="libvgpu.so, which then holds slices to their memory")
+    parser.add_argument(
+        "--slice", type=Path, help="a folder with our own built library (make all hook), which then does so"
+    )
+    parser.add_argument(
+        "--above", type=float, default=6.0, metavar="SECONDS", help="so long a task may be above its slice (6)"
+    )
+    parser.add_argument(
+        "--toolkit", action="store_true", help="containers get cards by NVIDIA's toolkit and its NRI plugin instead"
+    )
+    parser.add_argument("--fractions", action="store_true", help="gpu-fractioning limits memory here (driver 615)")
+    parser.add_argument(
+        "--cores", choices=["", "balloons", "static"], default="", help="what keeps pods to their cores on this node"
+    )
+    parser.add_argument(
+        "--pods", type=Path, help="bring what tasks write from here, the kubelet's folder of logs: /var/log/pods"
+    )
+    parser.add_argument("--install", default="tessera", help="TESSERA_INSTALL of the platform, for --pods (tessera)")
+    parser.add_argument("--no-cards", action="store_true", help="report nothing of this machine: only bring logs")
+    parser.add_argument("--once", action="store_true", help="report once and end")
+    parser.add_argument("--show", action="store_true", help="print what would be reported, and end")
+    parser.add_argument("--forget-faults", action="store_true", help="the cards that had errors were reset")
+    options = parser.parse_args(arguments)
+    if options.hami is not None and not options.hami.is_file():
+        parser.error(f"there is no library {options.hami}")
+    if options.slice is not None and not (options.slice / "slicehook").is_file():
+        parser.error(f"there is no slicehook in {options.slice}: run make -C agent/slice all hook")
+    if options.kubelet is not None and (options.toolkit or options.fractions):
+        parser.error("cards are given either to the kubelet or by NVIDIA's toolkit: leave one out")
+    if not options.server and not options.show:
+        parser.error("name the platform: --server https://tessera.example.net")
+    return options
+
+
+def read_token(options: argparse.Namespace) -> str:
+    """Return the enrolment token of the file or the environment; "" without one."""
+    if options.token_file is not None:
+        try:
+            return options.token_file.read_text().strip()
+        except OSError:
+            return ""
+    return os.environ.get("TESSERA_AGENT_TOKEN", "").strip()

@@ -1,0 +1,89 @@
+"""The daemon's parts as its options ask for them."""
+
+import argparse
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from agent import host
+from agent.client import Platform
+from agent.daemon.loop import Reporter
+from agent.daemon.options import read_token
+from agent.daemon.report import build_report, observe_cards
+from agent.gpu.cards import Cards
+from agent.gpu.enforcement import Prober
+from agent.kubelet.cdi import Keeper
+from agent.kubelet.slices import install_library, run_selftest
+from agent.kubelet.watch import SliceWatch
+from agent.logs.carrier import Carrier
+from agent.periodic_thread import PeriodicThread
+from agent.state import SeenCards, State
+
+
+def make_report_builder(options: argparse.Namespace, prober: Prober) -> Callable[[Cards], dict[str, Any]]:
+    """Return a function that makes the report of a reading of the cards."""
+
+    def build(seen: Cards) -> dict[str, Any]:
+        return build_report(
+            seen,
+            simulated=options.simulated,
+            enforcement=None if options.simulated else prober.probe(seen),
+            gpu_pin="plugin" if options.kubelet else "toolkit" if options.toolkit or options.fractions else "",
+            cores=options.cores,
+        )
+
+    return build
+
+
+def build_prober(options: argparse.Namespace) -> Prober:
+    """Build what finds out how slices are enforced here."""
+    trial = partial(run_selftest, options.slice, options.state / "trial") if options.slice else None
+    return Prober(hami=options.hami, fractions=options.fractions, trial=trial)
+
+
+def build_reporter(
+    options: argparse.Namespace, state: State, memory: SeenCards, prober: Prober, kubelet: Any | None
+) -> Reporter:
+    """Build what reports this machine. Raises ValueError."""
+    return Reporter(
+        Platform(options.server, options.ca),
+        options.server,
+        state,
+        read_cards=lambda: kubelet.update(observe_cards(memory)) if kubelet else observe_cards(memory),
+        on_acknowledged=kubelet.acknowledge if kubelet else lambda seen: None,
+        read_token=partial(read_token, options),
+        build_report=None if options.no_cards else make_report_builder(options, prober),
+    )
+
+
+def build_kubelet_cards(options: argparse.Namespace, prober: Prober) -> Any | None:
+    """Return KubeletCards, imported late: only it needs gRPC. Raises ImportError."""
+    if options.kubelet is None:
+        return None
+    cards = import_module("agent.kubelet.node").KubeletCards
+    home = install_library(options.slice, options.state / "slice", host.read_boot_id()) if options.slice else None
+    vendor = [Path("/var/run/cdi"), Path("/etc/cdi")]
+    places = options.state / "places.json"
+
+    def keeper(seen: Cards) -> Keeper:
+        """Use our library only if its trial succeeded."""
+        mode = "" if options.simulated else prober.probe(seen).mode
+        return Keeper(hami=options.hami, home=home if mode == "slice" else None)
+
+    return cards(options.kubelet, options.cdi, places, vendor=vendor, keeper=keeper, simulated=options.simulated)
+
+
+def build_threads(options: argparse.Namespace, reporter: Reporter) -> list[PeriodicThread]:
+    """Build the carrier of logs and the watch of slices, where asked for; both use the reporter's identity."""
+    threads: list[PeriodicThread] = []
+    if options.pods is not None:
+        platform = Platform(options.server, options.ca, keep=True)
+        folder = options.state / "logs"
+        threads.append(Carrier(platform, lambda: reporter.identity, options.pods, options.install, folder))
+    if options.slice is not None and options.kubelet is not None:
+        platform = Platform(options.server, options.ca, keep=True)
+        home, control = options.state / "slice", options.slice / "slicectl"
+        threads.append(SliceWatch(platform, lambda: reporter.identity, home, control, options.above))
+    return threads
