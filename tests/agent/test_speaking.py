@@ -65,6 +65,7 @@ def test_a_process_brings_logs_beside_its_reports(machine, script, tmp_path):
     worlds.wait_for(lambda: any(said["logs"][0]["content"] for said in bodies(script, LOGS)))
     said = next(said["logs"][0] for said in bodies(script, LOGS) if said["logs"][0]["content"])
     assert (said["task"], said["offset"], base64.b64decode(said["content"])) == (task, 0, b"one\n")
+    worlds.wait_for(lambda: script.of(REPORT))  # the logs may come first
     assert len(script.of(REPORT)) == 1
 
 
