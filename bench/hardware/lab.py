@@ -167,7 +167,7 @@ def index_options(wheels: Path | None) -> list[str]:
 def build_library(root: Path) -> Path:
     """Raises OSError."""
     library = root / "library"
-    slice_library.build(library)
+    slice_library.build_library(library)
     return library
 
 

@@ -14,7 +14,7 @@ from common.amounts import show_bytes
 from common.errors import Conflict, PlatformError
 from files.models import KEPT, PlaceUsage, Upload
 from files.shelves import Shelf
-from runtimes.storage.areas import AreaId, area_path
+from runtimes.storage.areas import AreaId, get_area_path
 from runtimes.storage.file_store import measure_area
 
 STALE_AFTER = timedelta(minutes=10)
@@ -126,7 +126,7 @@ def find_row(place: AreaId) -> PlaceUsage | None:
 def _places() -> list[AreaId]:
     homes = [AreaId("home", uid) for uid in User.objects.values_list("uid", flat=True)]
     teams = [AreaId("team", gid) for gid in Team.objects.values_list("gid", flat=True)]
-    return [place for place in homes + teams if area_path(settings.TESSERA_FILES, place).is_dir()]
+    return [place for place in homes + teams if get_area_path(settings.TESSERA_FILES, place).is_dir()]
 
 
 def _never(now: datetime) -> datetime:

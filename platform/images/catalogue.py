@@ -18,7 +18,7 @@ from common.errors import FieldError, InvalidInput, NameTaken, NotFound
 from common.text import shorten
 from images.logins import login_at
 from images.models import Image
-from runtimes.images.names import image_key, read_image
+from runtimes.images.names import make_image_key, read_image
 from runtimes.images.registry import Reach, Unresolved, find_digest
 
 log = logging.getLogger("tessera.images")
@@ -128,5 +128,5 @@ def _find_row(team: Team, text: str) -> Image | None:
     rows = Image.objects.of_team(team.pk)
     if ALIAS_LIKE.fullmatch(text) and (row := rows.filter(alias=text).first()):
         return row
-    key = image_key(text)
-    return next((row for row in rows if key in (image_key(row.reference), image_key(row.pinned))), None)
+    key = make_image_key(text)
+    return next((row for row in rows if key in (make_image_key(row.reference), make_image_key(row.pinned))), None)

@@ -5,12 +5,12 @@ from collections.abc import Iterable
 from cluster.models import Cached, Node, NodeState
 from images.models import Image
 from runtimes.contract.node import IMAGE
-from runtimes.images.names import image_key
+from runtimes.images.names import make_image_key
 
 
 def load_holders(images: Iterable[Image]) -> dict[int, list[str]]:
     """Return {image: names of usable nodes with its pinned version}."""
-    keys = {image.pk: image_key(image.pinned) for image in images}
+    keys = {image.pk: make_image_key(image.pinned) for image in images}
     nodes = usable_nodes().values("pk")
     rows = Cached.objects.filter(kind=IMAGE, key__in=keys.values(), node__in=nodes).order_by("node__name")
     held: dict[str, list[str]] = {}

@@ -9,7 +9,7 @@ from django.utils.translation import gettext_lazy as _
 
 from accounts.models import Team, User
 from cluster.models import Node
-from runtimes.images.names import image_problem, read_image, registry_problem
+from runtimes.images.names import is_bad_image, is_bad_registry, read_image
 
 ALIAS = RegexValidator(
     r"^[a-z0-9][a-z0-9._-]{0,62}\Z", _("Use lower-case letters, digits, dots, hyphens and underscores.")
@@ -21,12 +21,12 @@ PROBLEMS = {
 
 
 def check_reference(text: str) -> None:
-    if image_problem(text):
+    if is_bad_image(text):
         raise ValidationError(PROBLEMS["image"] % {"got": text[:60]})
 
 
 def check_registry(text: str) -> None:
-    if registry_problem(text):
+    if is_bad_registry(text):
         raise ValidationError(PROBLEMS["registry"] % {"got": text[:60]})
 
 

@@ -4,19 +4,19 @@ import os
 from collections.abc import Mapping
 
 from runtimes.contract.task import TaskSpec
-from runtimes.gangs import gang_environment
-from runtimes.gpu_sharing import forbidden_env
+from runtimes.gangs import build_gang_environment
+from runtimes.gpu_sharing import is_forbidden_env
 
 
-def task_environment(
+def build_task_environment(
     spec: TaskSpec, seen_at: str, hints: Mapping[str, str], fixed: Mapping[str, str]
 ) -> dict[str, str]:
-    """Merge variables; later win: defaults, hints, the user's (without `forbidden_env`), the platform's, fixed.
+    """Merge variables; later win: defaults, hints, the user's (without `is_forbidden_env`), the platform's, fixed.
 
     seen_at: of the task's home, tmp, hosts.
     """
     ports = {f"TESSERA_PORT_{declared}": str(actual) for declared, actual in spec.port_map.items()}
-    own = {name: value for name, value in spec.env.items() if not forbidden_env(name)}
+    own = {name: value for name, value in spec.env.items() if not is_forbidden_env(name)}
     defaults, identity = _defaults(spec, seen_at), _identity(spec, seen_at)
     return defaults | dict(hints) | own | spec.platform_env | ports | dict(fixed) | identity
 
@@ -31,7 +31,7 @@ def _defaults(spec: TaskSpec, seen_at: str) -> dict[str, str]:
         "PYTHONUNBUFFERED": "1",  # for live logs
         "OMP_NUM_THREADS": str(max(1, spec.cpu_milli // 1000)),
     }
-    return defaults | gang_environment(spec, os.path.join(seen_at, "hosts"))
+    return defaults | build_gang_environment(spec, os.path.join(seen_at, "hosts"))
 
 
 def _identity(spec: TaskSpec, seen_at: str) -> dict[str, str]:

@@ -23,7 +23,7 @@ SSH_OPTIONS = """\
 """
 
 
-def gang_environment(spec: TaskSpec, hosts: str) -> dict[str, str]:
+def build_gang_environment(spec: TaskSpec, hosts: str) -> dict[str, str]:
     """Return variables for torchrun (rank, master) and others (rank in the role, addresses). hosts: their folder."""
     mine = [rank for rank, peer in enumerate(spec.peers) if peer.role == spec.role]
     return {
@@ -39,7 +39,7 @@ def gang_environment(spec: TaskSpec, hosts: str) -> dict[str, str]:
     }
 
 
-def gang_files(peers: tuple[Peer, ...]) -> dict[str, str]:
+def build_gang_files(peers: tuple[Peer, ...]) -> dict[str, str]:
     """Return {name: text}: host files by role for Open MPI and DeepSpeed (`worker-0 slots=8`), and ssh settings."""
     files: dict[str, str] = {}
     for name, peer in _names(peers):

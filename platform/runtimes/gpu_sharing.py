@@ -35,7 +35,7 @@ FORBIDDEN_ENV = (
 )
 
 
-def forbidden_env(name: str) -> bool:
+def is_forbidden_env(name: str) -> bool:
     """Return whether jobs may not set a variable."""
     return name.upper().startswith(FORBIDDEN_ENV)
 
@@ -80,12 +80,12 @@ def needs_slice(shares: Sequence[GpuShare], cards: Mapping[str, GpuView]) -> boo
     return any(not share.whole and cards[share.uuid].mode == SLICE for share in shares)
 
 
-def watched_limits(shares: Sequence[GpuShare], cards: Mapping[str, GpuView]) -> dict[str, int]:
+def list_watched_limits(shares: Sequence[GpuShare], cards: Mapping[str, GpuView]) -> dict[str, int]:
     """Return MiB by uuid of shared real cards, for the watchdog."""
     return {share.uuid: share.memory_mib for share in shares if not share.whole and not cards[share.uuid].simulated}
 
 
-def slice_environment(
+def build_slice_environment(
     shares: Sequence[GpuShare], cards: Mapping[str, GpuView], *, libvgpu: str | None = None, region: str = ""
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Return (overridable variables, fixed variables).

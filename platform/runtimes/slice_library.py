@@ -27,9 +27,9 @@ class InUse(OSError):
     """The slice uses more than that."""
 
 
-def place_of(data: str | os.PathLike) -> Path:
+def library_path(data: str | os.PathLike) -> Path:
     """Return where this version is built."""
-    return Path(data) / "slice" / fingerprint()
+    return Path(data) / "slice" / hash_sources()
 
 
 def is_built(library: Path) -> bool:
@@ -37,15 +37,15 @@ def is_built(library: Path) -> bool:
 
 
 def can_build() -> bool:
-    return SOURCES.is_dir() and bool(shutil.which("make")) and bool(compiler())
+    return SOURCES.is_dir() and bool(shutil.which("make")) and bool(find_compiler())
 
 
-def compiler() -> str:
+def find_compiler() -> str:
     """Return CC, a compiler found, or ""."""
     return os.environ.get("CC") or next((name for name in ("cc", "gcc", "clang") if shutil.which(name)), "")
 
 
-def build(library: Path) -> None:
+def build_library(library: Path) -> None:
     """Build all or nothing, remove older versions. Raises OSError."""
     if not can_build():
         raise OSError("make and a C compiler are needed (Debian: apt install gcc make libc6-dev).")
@@ -65,7 +65,7 @@ def build(library: Path) -> None:
         shutil.rmtree(fresh, ignore_errors=True)
 
 
-def put_shim(library: Path, name: str, folder: Path, *, driver_dir: str, slice_dir: str) -> None:
+def install_shim(library: Path, name: str, folder: Path, *, driver_dir: str, slice_dir: str) -> None:
     """Copy a shim and patch these paths into it."""
     content = (library / name).read_bytes()
     for place, path in ((DRIVER_PLACE, driver_dir), (SLICE_PLACE, slice_dir)):
@@ -79,24 +79,24 @@ def put_shim(library: Path, name: str, folder: Path, *, driver_dir: str, slice_d
     target.chmod(0o755)
 
 
-def create(library: Path, folder: Path, limits_mib: Mapping[str, int], context_bytes: int) -> None:
+def create_slice(library: Path, folder: Path, limits_mib: Mapping[str, int], context_bytes: int) -> None:
     """Create a slice's files. limits_mib: by uuid."""
     cards = [f"{uuid}={mib}MiB" for uuid, mib in limits_mib.items()]
     _control(library, "create", str(folder), *cards, "--context", str(context_bytes))
 
 
-def show(library: Path, folder: Path) -> dict:
+def read_slice(library: Path, folder: Path) -> dict:
     """Return slicectl's {"cards": [{"uuid", "limit_bytes", "used_bytes", ...}], "processes": ...}."""
     return json.loads(_control(library, "show", str(folder), "--json"))
 
 
-def resize(library: Path, folder: Path, uuid: str, mib: int) -> None:
+def resize_slice(library: Path, folder: Path, uuid: str, mib: int) -> None:
     """Set a card's limit. Raises InUse."""
     _control(library, "resize", str(folder), f"{uuid}={mib}MiB")
 
 
 @cache
-def fingerprint() -> str:
+def hash_sources() -> str:
     """Hash sources and processor type; "none" without sources."""
     digest = hashlib.sha256(platform.machine().encode())
     files = [SOURCES / "Makefile", *sorted(SOURCES.glob("src/*")), *sorted(SOURCES.glob("names/*"))]
@@ -108,7 +108,7 @@ def fingerprint() -> str:
 
 
 def _make(room: str) -> None:
-    command = ["make", "-s", "-j2", "-C", str(SOURCES), f"CC={compiler()}", f"BUILD={room}"]
+    command = ["make", "-s", "-j2", "-C", str(SOURCES), f"CC={find_compiler()}", f"BUILD={room}"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_WITHIN_S, check=False)
     except subprocess.TimeoutExpired:

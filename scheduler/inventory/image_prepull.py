@@ -21,7 +21,7 @@ from runtimes.contract.errors import Rejected, Unavailable
 from runtimes.contract.node import IMAGE
 from runtimes.contract.runtime import Runtime
 from runtimes.contract.task import TaskSpec
-from runtimes.images.names import image_key
+from runtimes.images.names import make_image_key
 from scheduler.commit.store import sum_nodes
 from scheduler.lease import check_epoch
 
@@ -83,7 +83,7 @@ def _has_room(node: Node, taken: tuple[int, int, int]) -> bool:
 def _nodes_that_have(image: Image) -> set[int]:
     """Return nodes that have the image or recently tried to pull it."""
     now = timezone.now()
-    told = Cached.objects.filter(kind=IMAGE, key=image_key(image.pinned)).values_list("node_id", flat=True)
+    told = Cached.objects.filter(kind=IMAGE, key=make_image_key(image.pinned)).values_list("node_id", flat=True)
     tried = Fetch.objects.filter(image=image, pinned=image.pinned)
     done = tried.filter(words="", ended_at__gt=now - BELIEVED).values_list("node_id", flat=True)
     failed = tried.exclude(words="").filter(ended_at__gt=now - AGAIN).values_list("node_id", flat=True)

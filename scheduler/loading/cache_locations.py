@@ -10,8 +10,8 @@ from accounts.models import Team, User
 from cluster.models import Cached
 from jobs.jobfile.spec import JobSpec
 from jobs.jobfile.values import split_source
-from runtimes.images.names import image_key
-from runtimes.storage.areas import AreaId, data_key
+from runtimes.images.names import make_image_key
+from runtimes.storage.areas import AreaId, make_data_key
 from scheduler.core.model.snapshot import Snapshot
 from scheduler.core.model.types import CachedContent, Role, TaskPlacement
 from scheduler.loading.row_cache import cached_rows
@@ -83,8 +83,8 @@ def list_content_keys(said: SourcesRow | JobSpec, uid: int, gid: int) -> tuple[s
     """Return `cluster.Cached` keys of what a job fetches."""
     numbers = {"home": uid, "team": gid}
     sources = (split_source(text)[:2] for text in (said.data or {}).values())
-    keys = {data_key(AreaId(kind, numbers[kind]), path) for kind, path in sources}  # type: ignore[arg-type]
-    return tuple(sorted(keys | ({image_key(said.image)} if said.image else set())))
+    keys = {make_data_key(AreaId(kind, numbers[kind]), path) for kind, path in sources}  # type: ignore[arg-type]
+    return tuple(sorted(keys | ({make_image_key(said.image)} if said.image else set())))
 
 
 def load_nodes_with(keys: Iterable[str], places: Mapping[int, int]) -> NodesByContent:

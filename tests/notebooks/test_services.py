@@ -33,7 +33,7 @@ from notebooks.services import (
 )
 from notebooks.states import NotebookState, derive_state
 from notebooks.tasks import keep_time, mark_ready, sweep
-from runtimes.storage.areas import area_path
+from runtimes.storage.areas import get_area_path
 from scheduler.reconcile.task_specs import build_task_spec
 
 pytestmark = pytest.mark.django_db
@@ -349,7 +349,7 @@ def test_its_folder_goes_only_where_that_was_said(cast, settings, with_files):
     shelf = find_shelf(cast.ada, "home")
     for name in ("", "/explore", "/explore/runs", "/other"):
         shelf.store.make_folder(f"notebooks{name}")
-    home = area_path(settings.TESSERA_FILES, shelf.place)
+    home = get_area_path(settings.TESSERA_FILES, shelf.place)
     (home / "notebooks/explore/runs/log").write_text("x")
     (home / "notebooks/explore/away").symlink_to(home / "notebooks/other")
     change_notebook(actor=cast.ada, notebook=explore, name="lab")

@@ -9,7 +9,7 @@ from django.test import RequestFactory
 
 from common.errors import RangeOutside
 from portal.downloads import PIECE, Packing, send_archive, send_file
-from runtimes.storage.areas import AreaId, area_path
+from runtimes.storage.areas import AreaId, get_area_path
 from runtimes.storage.file_store import FileStore
 
 MIB = 2**20
@@ -23,7 +23,7 @@ def store(tmp_path):
 @pytest.fixture
 def home(store, tmp_path):
     store.list_folder()
-    return area_path(tmp_path, store.place)
+    return get_area_path(tmp_path, store.place)
 
 
 def send(store, path="a", **headers):

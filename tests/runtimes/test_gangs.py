@@ -1,7 +1,7 @@
 """How tasks of a gang find each other, without any runtime."""
 
 from runtimes.contract.task import Peer, TaskSpec
-from runtimes.gangs import MOST_NAMED, gang_environment, gang_files
+from runtimes.gangs import MOST_NAMED, build_gang_environment, build_gang_files
 
 HEAD = Peer("10.0.0.1", "head", 1, {6379: 23_001})
 WORKERS = (Peer("10.0.0.2", "gpu_worker", 8), Peer("10.0.0.3", "gpu_worker", 8))
@@ -10,7 +10,7 @@ MORE = Peer("10.0.0.4", "head")  # of an elastic role: ranked behind all others
 
 def environment_of(rank: int, *peers: Peer) -> dict[str, str]:
     spec = TaskSpec("a", "job-1", 1, "n1", "true", rank=rank, role=peers[rank].role, peers=peers, ports=(23_000,))
-    return gang_environment(spec, "/task/hosts")
+    return build_gang_environment(spec, "/task/hosts")
 
 
 def test_a_task_knows_its_place_in_the_gang_and_in_its_role():
@@ -35,7 +35,7 @@ def test_a_large_role_does_not_fill_the_environment():
 
 
 def test_a_host_file_has_a_line_for_each_task_of_its_role():
-    files = gang_files((HEAD, *WORKERS, MORE))
+    files = build_gang_files((HEAD, *WORKERS, MORE))
     assert files == {"head": "head-0 slots=1\nhead-1 slots=1\n", "gpu_worker": HOSTS}
 
 
@@ -44,11 +44,11 @@ HOSTS = "gpu-worker-0 slots=8\ngpu-worker-1 slots=8\n"
 
 def test_ssh_knows_those_that_let_others_in():
     here = Peer("10.0.0.2", "worker", 2, {2222: 23_007})
-    files = gang_files((HEAD, here))
+    files = build_gang_files((HEAD, here))
     assert files["ssh.conf"].startswith("Host worker-0\n  HostName 10.0.0.2\n  Port 23007\nHost *\n")
     assert "head-0" not in files["ssh.conf"] and files["listen.sh"].startswith("#!/bin/sh")
     assert environment_of(0, HEAD, here)["OMPI_MCA_plm_rsh_agent"] == "/task/hosts/rsh.sh"
 
 
 def test_nobody_is_told_of_a_shell_that_nobody_offers():
-    assert "OMPI_MCA_plm_rsh_agent" not in environment_of(0, HEAD) and set(gang_files((HEAD,))) == {"head"}
+    assert "OMPI_MCA_plm_rsh_agent" not in environment_of(0, HEAD) and set(build_gang_files((HEAD,))) == {"head"}

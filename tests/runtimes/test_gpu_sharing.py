@@ -8,11 +8,11 @@ from runtimes.gpu_sharing import (
     MIG,
     ProbeFacts,
     SliceTrial,
+    build_slice_environment,
     choose_mode,
-    forbidden_env,
+    is_forbidden_env,
+    list_watched_limits,
     needs_slice,
-    slice_environment,
-    watched_limits,
 )
 from runtimes.local.node.simulated_cards import simulate_cards
 
@@ -24,7 +24,7 @@ WHOLE = GpuShare(FIRST, 0, 32510, 100, True)
 
 
 def environment(*shares, libvgpu=None):
-    return slice_environment(shares, CARDS, libvgpu=libvgpu, region="/scratch/region")
+    return build_slice_environment(shares, CARDS, libvgpu=libvgpu, region="/scratch/region")
 
 
 def test_a_job_without_a_card_sees_none():
@@ -40,21 +40,21 @@ def test_a_slice_is_named_by_uuid_in_bus_order():
 def test_frameworks_are_told_their_slice_and_a_job_may_say_otherwise():
     hints, fixed = environment(QUARTER)
     assert hints["CUPY_GPU_MEMORY_LIMIT"] == str(8127 << 20) and hints["XLA_PYTHON_CLIENT_MEM_FRACTION"] == "0.2480"
-    assert not any(forbidden_env(name) for name in hints) and not set(hints) & set(fixed)
+    assert not any(is_forbidden_env(name) for name in hints) and not set(hints) & set(fixed)
 
 
 def test_a_whole_card_has_no_limits():
     hints, fixed = environment(WHOLE, libvgpu="/opt/libvgpu.so")
     assert hints == {} and "LD_PRELOAD" not in fixed
-    assert watched_limits([WHOLE, HALF], CARDS) == {SECOND: 16255}
+    assert list_watched_limits([WHOLE, HALF], CARDS) == {SECOND: 16255}
 
 
 def test_an_instance_of_a_card_needs_no_library_and_no_watch():
     part = GpuShare("MIG-1", 1205, 4864, 100, True)
     cards = {"MIG-1": replace(CARDS[FIRST], uuid="MIG-1", mode=MIG)}
-    hints, fixed = slice_environment([part], cards, libvgpu="/opt/libvgpu.so")
+    hints, fixed = build_slice_environment([part], cards, libvgpu="/opt/libvgpu.so")
     assert hints == {} and fixed["CUDA_VISIBLE_DEVICES"] == "MIG-1" and "LD_PRELOAD" not in fixed
-    assert not needs_slice([part], cards) and watched_limits([part], cards) == {}
+    assert not needs_slice([part], cards) and list_watched_limits([part], cards) == {}
 
 
 def test_hami_gets_a_region_of_the_jobs_own():
@@ -65,7 +65,7 @@ def test_hami_gets_a_region_of_the_jobs_own():
 
 def test_simulated_cards_are_not_watched():
     simulated = {uuid: replace(gpu, simulated=True) for uuid, gpu in CARDS.items()}
-    assert watched_limits([QUARTER], simulated) == {}
+    assert list_watched_limits([QUARTER], simulated) == {}
 
 
 def test_nothing_is_promised_that_was_not_tried():
@@ -86,7 +86,7 @@ def test_our_own_library_is_promised_after_its_trial_and_after_what_the_admin_na
 
 def test_in_a_slice_of_ours_frameworks_are_told_nothing_since_they_see_it():
     cards = {uuid: replace(gpu, mode="slice") for uuid, gpu in CARDS.items()}
-    hints, _ = slice_environment([QUARTER], cards, libvgpu=None, region="")
+    hints, _ = build_slice_environment([QUARTER], cards, libvgpu=None, region="")
     assert hints == {}
     assert needs_slice([QUARTER], cards) and needs_slice([WHOLE, HALF], cards) and not needs_slice([WHOLE], cards)
     assert not needs_slice([QUARTER], CARDS)
@@ -98,9 +98,9 @@ TESSERA_TASK cuda_visible_devices CUDA_DISABLE_CONTROL CUDA_DEVICE_ORDER"""
 
 @pytest.mark.parametrize("name", REFUSED.split())
 def test_names_that_a_user_may_not_set(name):
-    assert forbidden_env(name)
+    assert is_forbidden_env(name)
 
 
 @pytest.mark.parametrize("name", ["PATH", "CUDA_LAUNCH_BLOCKING", "CUDA_HOME", "LD_LIBRARY_PATH", "WANDB_API_KEY", "X"])
 def test_names_that_a_user_may_set(name):
-    assert not forbidden_env(name)
+    assert not is_forbidden_env(name)

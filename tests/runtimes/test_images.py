@@ -2,7 +2,7 @@
 
 import pytest
 
-from runtimes.images.names import image_key, image_problem, read_image
+from runtimes.images.names import is_bad_image, make_image_key, read_image
 
 
 @pytest.mark.parametrize(
@@ -19,14 +19,14 @@ from runtimes.images.names import image_key, image_problem, read_image
     ],
 )
 def test_all_names_of_one_image_are_one(written, whole):
-    assert image_key(written) == f"image:{whole}" == image_key(whole)
+    assert make_image_key(written) == f"image:{whole}" == make_image_key(whole)
 
 
 PINNED = "docker.io/library/busybox:1.36@sha256:" + "a" * 64
 
 
 def test_what_is_pinned_is_known_by_its_digest_alone():
-    assert image_key(PINNED) == "image:docker.io/library/busybox@sha256:" + "a" * 64
+    assert make_image_key(PINNED) == "image:docker.io/library/busybox@sha256:" + "a" * 64
     assert read_image("busybox:1.36").at("sha256:" + "a" * 64) == PINNED
 
 
@@ -47,4 +47,4 @@ def test_what_is_pinned_is_known_by_its_digest_alone():
     ],
 )
 def test_what_can_be_no_name_of_an_image_is_told(text, bad):
-    assert image_problem(text) is bad
+    assert is_bad_image(text) is bad

@@ -18,20 +18,20 @@ HALF = 16255
 def library(tmp_path_factory):
     if not slice_library.can_build():
         pytest.skip(NO_COMPILER)
-    path = slice_library.place_of(tmp_path_factory.mktemp("a place with spaces"))
-    slice_library.build(path)
+    path = slice_library.library_path(tmp_path_factory.mktemp("a place with spaces"))
+    slice_library.build_library(path)
     return path
 
 
 def test_it_is_built_whole_and_found_again(library):
-    assert slice_library.is_built(library) and library == slice_library.place_of(library.parents[1])
+    assert slice_library.is_built(library) and library == slice_library.library_path(library.parents[1])
     assert [path.name for path in library.parent.iterdir()] == [library.name]
 
 
 def test_a_failed_build_leaves_nothing_and_says_why(tmp_path, monkeypatch):
     monkeypatch.setenv("CC", "false")
     with pytest.raises(OSError, match="compiler failed"):
-        slice_library.build(tmp_path / "slice" / "new")
+        slice_library.build_library(tmp_path / "slice" / "new")
     assert list((tmp_path / "slice").iterdir()) == []
 
 
@@ -40,20 +40,20 @@ def test_other_sources_are_another_build_and_the_old_one_goes(library, tmp_path,
     other = tmp_path / "slice" / "mine"
     old.mkdir(parents=True)
     other.mkdir()
-    slice_library.build(new)
+    slice_library.build_library(new)
     assert slice_library.is_built(new) and not old.exists() and other.exists()
     sources = tmp_path / "sources"
     shutil.copytree(SOURCES, sources)
     (sources / "src" / "core.h").write_text("/* changed */")
     monkeypatch.setattr(slice_library, "SOURCES", sources)
-    assert slice_library.fingerprint.__wrapped__() != library.name
+    assert slice_library.hash_sources.__wrapped__() != library.name
 
 
 @pytest.mark.parametrize("odd", ["", "x"])
 def test_a_shim_looks_where_it_was_told_to(library, tmp_path, odd):
     """Its dependency is the real library's path, as the loader reads it."""
     driver = tmp_path / f"driver{odd}"
-    slice_library.put_shim(library, "libcuda.so.1", tmp_path, driver_dir=str(driver), slice_dir=str(tmp_path))
+    slice_library.install_shim(library, "libcuda.so.1", tmp_path, driver_dir=str(driver), slice_dir=str(tmp_path))
     (tmp_path / "empty.c").write_text("int cuThis(void) { return 7; }\n")
     driver.mkdir()
     subprocess.run(["cc", "-shared", "-fPIC", tmp_path / "empty.c", "-o", driver / "libcuda.so.1"], check=True)
@@ -65,15 +65,15 @@ def test_a_shim_looks_where_it_was_told_to(library, tmp_path, odd):
 
 def test_a_place_that_is_too_long_is_said(library, tmp_path):
     with pytest.raises(OSError, match="room for"):
-        slice_library.put_shim(library, "libcuda.so.1", tmp_path, driver_dir="/x" * 120, slice_dir="/y")
+        slice_library.install_shim(library, "libcuda.so.1", tmp_path, driver_dir="/x" * 120, slice_dir="/y")
 
 
 def test_a_slice_grows_and_shrinks_to_what_is_used(library, tmp_path):
-    slice_library.create(library, tmp_path, {CARDS[0]: HALF}, 0)
-    slice_library.resize(library, tmp_path, CARDS[0], 2 * HALF)
-    assert slice_library.show(library, tmp_path)["cards"][0]["limit_bytes"] == 2 * HALF << 20
+    slice_library.create_slice(library, tmp_path, {CARDS[0]: HALF}, 0)
+    slice_library.resize_slice(library, tmp_path, CARDS[0], 2 * HALF)
+    assert slice_library.read_slice(library, tmp_path)["cards"][0]["limit_bytes"] == 2 * HALF << 20
     with pytest.raises(OSError, match="there is a slice already"):
-        slice_library.create(library, tmp_path, {CARDS[0]: HALF}, 0)
+        slice_library.create_slice(library, tmp_path, {CARDS[0]: HALF}, 0)
 
 
 def test_a_start_builds_it_only_where_there_is_a_driver(library, tmp_path, monkeypatch):

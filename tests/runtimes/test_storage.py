@@ -15,7 +15,7 @@ import pytest
 
 from common.errors import Conflict, InvalidInput, NameTaken, NotFound, NotPermitted, PlatformError
 from runtimes.storage import archive_child, file_child, file_store, open_beneath
-from runtimes.storage.areas import AreaId, area_path, ensure_area
+from runtimes.storage.areas import AreaId, ensure_area, get_area_path
 from runtimes.storage.file_store import FileStore, check_path, measure_area
 
 UID, TEAM_GID, OTHER_UID = 23_001, 23_900, 23_002
@@ -42,7 +42,7 @@ def team(files):
 def top(home, files):
     """Where the home lies, as its person finds it."""
     home.list_folder()
-    return area_path(files, home.place)
+    return get_area_path(files, home.place)
 
 
 def put(store, path, data=b"x", *, replace=False):
@@ -114,11 +114,11 @@ def test_a_rename_replaces_nothing_whatever_the_file_system_knows(tmp_path, know
     (tmp_path / "link").symlink_to("f")
     root = os.open(tmp_path, os.O_RDONLY)
     for old, to in (("f", "g"), ("link", "l"), ("d", "e")):
-        file_child.move(root, old, to, replace=False)
+        file_child.move_entry(root, old, to, replace=False)
         with pytest.raises(FileExistsError):
-            file_child.move(root, to, "taken", replace=False)
+            file_child.move_entry(root, to, "taken", replace=False)
     with pytest.raises(OSError) as refused_too:
-        file_child.move(root, "e", "e/in/e", replace=False)
+        file_child.move_entry(root, "e", "e/in/e", replace=False)
     os.close(root)
     assert refused_too.value.errno == errno.EINVAL
     assert sorted(os.listdir(tmp_path)) == ["e", "g", "l", "taken"] and (tmp_path / "l").readlink().name == "f"
@@ -159,12 +159,12 @@ def test_the_child_reaches_nothing_outside_whatever_path_it_gets(files, top, pat
     (top / "magic").symlink_to("/proc/self/root/etc/passwd")
     monkeypatch.setattr(open_beneath, "_known", [kernel])
     root = os.open(top, os.O_RDONLY)
-    for do in (file_child.look, file_child.open_to_read, file_child.list_folder):
+    for do in (file_child.read_entry, file_child.open_to_read, file_child.list_folder):
         with pytest.raises(OSError) as refused:
             do(root, path)
         assert refused.value.errno in {errno.EXDEV, errno.ELOOP, errno.ENOTDIR}
     with pytest.raises(OSError):
-        file_child.remove(root, "up/secret")
+        file_child.remove_entry(root, "up/secret")
     assert (files / "secret").exists()
     os.close(root)
 
@@ -261,9 +261,9 @@ def test_removing_too_much_stops_and_says_so(home, top, monkeypatch):
         (top / "many" / str(number)).touch()
     monkeypatch.setattr(file_child, "REMOVE_MOST", 3)
     root = os.open(top, os.O_RDONLY)
-    assert file_child.remove(root, "many")[0]["left"]
+    assert file_child.remove_entry(root, "many")[0]["left"]
     assert len(names(home, "many")) == 2
-    assert not file_child.remove(root, "many")[0]["left"]
+    assert not file_child.remove_entry(root, "many")[0]["left"]
     os.close(root)
 
 
@@ -277,7 +277,7 @@ def test_usage_counts_blocks_once_and_holes_never(home, team, files, top):
     assert 100_000 <= usage.bytes < 200_000 and usage.files == 4 and usage.whole
     assert not measure_area(files, home.place, most=2).whole
     assert measure_area(files, AreaId("home", 29_999)) == file_store.Usage(0, 0, True)
-    assert not area_path(files, AreaId("home", 29_999)).exists()
+    assert not get_area_path(files, AreaId("home", 29_999)).exists()
 
 
 def test_what_removing_frees_is_what_measuring_counted(home, files, top):
@@ -325,7 +325,7 @@ def test_what_is_made_belongs_to_the_person(home, team, files):
     put(home, "d/f")
     team.make_folder("d")
     put(team, "d/f")
-    mine, ours = area_path(files, home.place), area_path(files, team.place)
+    mine, ours = get_area_path(files, home.place), get_area_path(files, team.place)
     assert _owner(mine) == (UID, TEAM_GID, 0o700) and _owner(ours) == (0, TEAM_GID, 0o2770)
     assert _owner(mine / "d") == (UID, TEAM_GID, 0o755) and _owner(mine / "d/f") == (UID, TEAM_GID, 0o644)
     assert _owner(ours / "d") == (UID, TEAM_GID, 0o2770) and _owner(ours / "d/f") == (UID, TEAM_GID, 0o660)
@@ -379,7 +379,7 @@ def test_what_shrinks_while_it_is_packed_is_filled_up_and_the_rest_is_whole(tmp_
 
     monkeypatch.setattr(os, "read", reads)
     folder = os.open(tmp_path, os.O_RDONLY)
-    archive_child.pack(folder, "top", out)
+    archive_child.pack_folder(folder, "top", out)
     os.close(folder)
     with tarfile.open(tmp_path / "out.tar") as tar:
         assert tar.extractfile("top/shrinks").read() == b"x" * 10 + bytes(4990)
@@ -420,12 +420,12 @@ def test_two_members_change_each_others_files(team, files):
 
 def test_a_place_that_was_left_half_made_is_made_whole(files):
     place = AreaId("team", TEAM_GID)
-    half = area_path(files, place).with_name(f".new-{TEAM_GID}")
+    half = get_area_path(files, place).with_name(f".new-{TEAM_GID}")
     half.mkdir(parents=True)
     owner = (UID, TEAM_GID) if AS_ROOT else (None, None)
     with ThreadPoolExecutor(8) as pool:
         made = set(pool.map(lambda _: ensure_area(files, place, uid=owner[0], gid=owner[1]).stat().st_ino, range(16)))
-    path = area_path(files, place)
+    path = get_area_path(files, place)
     assert made == {path.stat().st_ino} and path.stat().st_mode & 0o7777 == 0o2770 and not half.exists()
 
 

@@ -178,5 +178,5 @@ def end_tasks(data: Path) -> None:
             processes.send_signal(shim, signal.SIGKILL)
     wait_for(lambda: not any(orphan_processes.kill_orphans(task) for task in tasks))
     for task in tasks:
-        for group in orphan_processes.groups(task):
-            cgroups.remove(group)
+        for group in orphan_processes.list_task_groups(task):
+            cgroups.remove_group(group)

@@ -13,7 +13,7 @@ from images.models import Fetch, Image
 from runtimes.contract.container import ContainerView
 from runtimes.contract.errors import Rejected, Unavailable
 from runtimes.contract.runtime import Capabilities
-from runtimes.images.names import RegistryLogin, image_key
+from runtimes.images.names import RegistryLogin, make_image_key
 from scheduler.inventory import image_prepull
 from scheduler.inventory.image_prepull import AGAIN, AT_ONCE, BELIEVED, PATIENCE, build_fetch, prepull_images
 from scheduler.models import Lease
@@ -85,7 +85,7 @@ def test_what_a_machine_lacks_is_fetched_once(cast, engine):
 
 
 def test_what_is_there_is_not_fetched(cast, engine):
-    Cached.objects.create(node=cast.node, kind="image", key=image_key(f"nlp/train@{DIGEST}"), bytes=7)
+    Cached.objects.create(node=cast.node, kind="image", key=make_image_key(f"nlp/train@{DIGEST}"), bytes=7)
     assert go(engine) == []
     Image.objects.update(digest="sha256:" + "b" * 64)
     assert go(engine) == ["n1"]

@@ -20,13 +20,13 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--data", default="", metavar="DIR", help="the platform's data directory (default .tessera)")
     options = parser.parse_args(arguments)
     called_from = Path(os.environ.get("TESSERA_CALLED_FROM", ROOT))
-    library = slice_library.place_of((called_from / options.data).resolve() if options.data else ROOT / ".tessera")
+    library = slice_library.library_path((called_from / options.data).resolve() if options.data else ROOT / ".tessera")
     if slice_library.is_built(library):
         print(f"Built already: {library}")
         return 0
     began = time.monotonic()
     try:
-        slice_library.build(library)
+        slice_library.build_library(library)
     except OSError as error:
         print(error, file=sys.stderr)
         return 1
@@ -40,7 +40,7 @@ def is_wanted(data: Path) -> bool:
         not os.environ.get("TESSERA_SLICE")
         and find_driver() is not None
         and slice_library.can_build()
-        and not slice_library.is_built(slice_library.place_of(data))
+        and not slice_library.is_built(slice_library.library_path(data))
     )
 
 

@@ -193,7 +193,7 @@ class Platform:
         """Build the slice library, which is optional."""
         try:
             with step("Building the library that keeps slices of GPU memory, once"):
-                slice_library.build(slice_library.place_of(self.data))
+                slice_library.build_library(slice_library.library_path(self.data))
         except OSError as error:
             print(f"  It could not be built: {error}\n  To try again: bin/slice build", flush=True)
 

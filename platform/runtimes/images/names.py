@@ -54,15 +54,15 @@ def read_image(name: str) -> ImageName:
     return ImageName(registry, repository, tag or ("" if at else DEFAULT_TAG), digest)
 
 
-def image_problem(text: str) -> bool:
+def is_bad_image(text: str) -> bool:
     """Return whether a name is invalid."""
     image = read_image(text)
     parts = ((image.tag, TAG), (image.digest, DIGEST))
     bad = any(part and not known.fullmatch(part) for part, known in parts) or not (image.tag or image.digest)
-    return bad or registry_problem(image.registry) or not REPOSITORY.fullmatch(image.repository)
+    return bad or is_bad_registry(image.registry) or not REPOSITORY.fullmatch(image.repository)
 
 
-def registry_problem(text: str) -> bool:
+def is_bad_registry(text: str) -> bool:
     """Return whether a registry's host is invalid."""
     return not (REGISTRY.fullmatch(text) and is_registry(text))
 
@@ -71,7 +71,7 @@ def is_registry(word: str) -> bool:
     return "." in word or ":" in word or word == "localhost"
 
 
-def image_key(name: str) -> str:
+def make_image_key(name: str) -> str:
     """Return one key for all names of an image ("image:docker.io/library/busybox:1.36"), by digest if there is one."""
     image = read_image(name)
     rest = f"@{image.digest}" if image.digest else f":{image.tag}"

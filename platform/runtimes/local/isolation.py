@@ -45,7 +45,7 @@ def open_namespaces() -> None:
 
 
 @contextmanager
-def outside(first: int) -> Iterator[None]:
+def outside_pid_namespace(first: int) -> Iterator[None]:
     """Start processes in our own pid namespace, not that of `first`. Raises OSError without root."""
     ours, theirs = (os.open(f"/proc/{who}/ns/pid", os.O_RDONLY | os.O_CLOEXEC) for who in ("self", first))
     try:
@@ -57,14 +57,14 @@ def outside(first: int) -> Iterator[None]:
         os.close(theirs)
 
 
-def open_view() -> None:
+def unshare_mounts() -> None:
     """Unshare the mount namespace."""
     _call("unshare", CLONE_NEWNS)
     _mount(None, "/", None, MS_REC | MS_PRIVATE)
 
 
 def name_account(copy: str, uid: int, gid: int, name: str, home: str, shell: str) -> None:
-    """After `open_view`, add an unnamed uid to /etc/passwd, as sftp-server, ssh, git and bash need. copy: its path."""
+    """After `unshare_mounts`, add an unnamed uid to /etc/passwd, as ssh, git and bash need. copy: its path."""
     try:
         pwd.getpwuid(uid)
         return
@@ -78,8 +78,8 @@ def name_account(copy: str, uid: int, gid: int, name: str, home: str, shell: str
     _mount(copy, "/etc/passwd", None, MS_BIND)
 
 
-def hide(paths: list[str], binds: list[tuple[int, str, str, bool]]) -> None:
-    """After `open_view`, as init, hide paths and mount binds; closes descriptors.
+def hide_paths(paths: list[str], binds: list[tuple[int, str, str, bool]]) -> None:
+    """After `unshare_mounts`, as init, hide paths and mount binds; closes descriptors.
 
     binds: (open directory; directory to create in a hidden path; existing path beneath it, or ""; read-only).
     """
@@ -98,7 +98,7 @@ def hide(paths: list[str], binds: list[tuple[int, str, str, bool]]) -> None:
 
 
 def bind_file(source: int, target: str, read_only: bool) -> None:
-    """After `hide`, mount an open file over another."""
+    """After `hide_paths`, mount an open file over another."""
     _mount(f"/proc/self/fd/{source}", target, None, MS_BIND)
     on_top = os.open(target, os.O_PATH | os.O_CLOEXEC)
     _set_flags(on_top, read_only)
@@ -134,14 +134,14 @@ def _kept_flags(fd: int) -> int:
     return kept | (MS_RELATIME if now & ST_RELATIME else 0)
 
 
-def enter_view(namespace: int, owner: int | None = None) -> None:
+def enter_namespaces(namespace: int, owner: int | None = None) -> None:
     """Enter /proc/PID/ns/mnt. owner: its user namespace, without root."""
     if owner is not None and os.geteuid() != 0:
         _call("setns", owner, CLONE_NEWUSER)
     _call("setns", namespace, CLONE_NEWNS)
 
 
-def drop_to(uid: int | None, gid: int | None) -> None:
+def drop_privileges(uid: int | None, gid: int | None) -> None:
     """Drop all rights for good. None keeps the platform's account."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if uid is not None and gid is not None:
@@ -158,10 +158,10 @@ def probe_namespaces(scratch: str, run_dir: str, uid: str) -> None:
     if child == 0:
         try:
             seen_at = os.path.join(run_dir, "task")
-            open_view()
+            unshare_mounts()
             own = os.open(scratch, os.O_PATH | os.O_DIRECTORY)
-            hide([os.path.dirname(scratch), run_dir], [(own, seen_at, "", False)])
-            drop_to(int(uid) if uid else None, int(uid) if uid else None)
+            hide_paths([os.path.dirname(scratch), run_dir], [(own, seen_at, "", False)])
+            drop_privileges(int(uid) if uid else None, int(uid) if uid else None)
             os.chdir(seen_at)
             with open("written", "w") as file:
                 file.write("x")

@@ -16,7 +16,7 @@ from runtimes.local.node.machine import Machine
 from runtimes.local.plan import build_plan
 from runtimes.local.taskdir import TaskDir, list_live_records
 from runtimes.storage.areas import AreaId, ensure_area
-from runtimes.storage.file_lock import alone
+from runtimes.storage.file_lock import hold_file_lock
 
 
 def check_spec(spec: TaskSpec, machine: Machine) -> None:
@@ -48,7 +48,7 @@ def _check_mount(mount: Mount, machine: Machine) -> None:
         raise Rejected(f"{mount.target} cannot be had: jobs on this machine cannot reach {machine.config.areas_dir}.")
 
 
-def launch(spec: TaskSpec, task: TaskDir, lock: int, machine: Machine, data: DataLocations, log: Path) -> None:
+def launch_task(spec: TaskSpec, task: TaskDir, lock: int, machine: Machine, data: DataLocations, log: Path) -> None:
     """Write the task's plan and start its shim, which inherits the held lock. Raises OSError."""
     node = machine.context(machine.cards)
     if node.files is not None:
@@ -59,7 +59,7 @@ def launch(spec: TaskSpec, task: TaskDir, lock: int, machine: Machine, data: Dat
     os.chmod(os.path.dirname(scratch), 0o711)  # noqa: S103 - jobs of other accounts pass through
     gpu_slice = machine.slices.make(spec) if needs_slice(spec.gpus, node.cards) else None
     mps = machine.compute.of_task(spec.gpus, node.cards, machine.driver) if spec.mps else None
-    with alone(machine.config.tasks_dir / ".cores"):  # depends on others' choices
+    with hold_file_lock(machine.config.tasks_dir / ".cores"):  # depends on others' choices
         cpus = _choose_cpus(spec, machine)
         plan = build_plan(spec, node, scratch=scratch, log=str(log), cpus=cpus, gpu_slice=gpu_slice, mps=mps)
         task.write("spec.json", plan)

@@ -18,7 +18,7 @@ def kill_orphans(task: TaskDir) -> list[Process]:
 def find_orphans(task: TaskDir) -> list[Process]:
     """Find processes by first process, session, control group and environment."""
     job = task.read("job") or {"pid": 0, "start": 0}
-    group = {pid for path in groups(task) for pid in cgroups.members(path)}
+    group = {pid for path in list_task_groups(task) for pid in cgroups.list_members(path)}
     living = list_processes()
     session = _session(job, living)
     roots = {
@@ -33,9 +33,9 @@ def find_orphans(task: TaskDir) -> list[Process]:
     return [process for process in living if process.pid in roots | below]
 
 
-def groups(task: TaskDir) -> list[str]:
+def list_task_groups(task: TaskDir) -> list[str]:
     record = task.read("spec.json")
-    return cgroups.groups_of(record["plan"], task.uuid) if record else []
+    return cgroups.list_group_paths(record["plan"], task.uuid) if record else []
 
 
 def _session(job: dict, living: list[Process]) -> int | None:

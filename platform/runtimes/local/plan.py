@@ -8,14 +8,14 @@ from pathlib import Path
 import pynvml
 
 from runtimes.contract.task import Checkpoint, TaskSpec
-from runtimes.environment import task_environment
-from runtimes.gangs import gang_files
-from runtimes.gpu_sharing import slice_environment, watched_limits
+from runtimes.environment import build_task_environment
+from runtimes.gangs import build_gang_files
+from runtimes.gpu_sharing import build_slice_environment, list_watched_limits
 from runtimes.local.config import NodeContext
 from runtimes.local.node.isolation_probe import SOURCES
 from runtimes.local.shim.cgroups import WATCHDOG
 from runtimes.local.shim.mounts import in_home
-from runtimes.storage.areas import area_path
+from runtimes.storage.areas import get_area_path
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 GPU_EVERY_S = 2.0
@@ -41,13 +41,13 @@ def build_plan(
     env = build_environment(spec, node, seen_at) | (mps["env"] if mps else {})
     cwd = os.path.normpath(os.path.join(work, spec.workdir or ""))
     plan = {
-        "argv": [shell(), "-c", spec.run],
+        "argv": [find_shell(), "-c", spec.run],
         "env": env,
         "binds": build_binds(spec, node, scratch, seen_at, gpu_slice, mps),
         "cwd": cwd,
         "code_path": spec.code_path,
         "scratch": scratch,
-        "hosts": gang_files(spec.peers),
+        "hosts": build_gang_files(spec.peers),
         "log": log,
         "log_caps": dict(config.log_caps),
         "namespaces": isolation.namespaces,
@@ -55,7 +55,7 @@ def build_plan(
         "seen_at": seen_at,
         "uid": spec.uid if isolation.own_uid else None,
         "gid": spec.gid if isolation.own_uid else None,
-        "account": [spec.user, os.path.join(seen_at, "home"), shell()],
+        "account": [spec.user, os.path.join(seen_at, "home"), find_shell()],
         "cpus": cpus,
         "nice": LOW_NICE if spec.cpu_milli < 1000 and node.memory.kind == WATCHDOG else 0,
         "cpu_milli": spec.cpu_milli,
@@ -65,7 +65,7 @@ def build_plan(
         "cpu_parent": node.memory.cpu_parent,
         "pids_parent": node.memory.pids_parent if config.processes_most else "",
         "processes_most": config.processes_most,
-        "gpu_limits": watched_limits(spec.gpus, node.cards),
+        "gpu_limits": list_watched_limits(spec.gpus, node.cards),
         "gpu_every_s": GPU_EVERY_S,
         "gpu_samples": max(1, round(config.gpu_above_s / GPU_EVERY_S)),
         "slice": gpu_slice,
@@ -81,9 +81,9 @@ def build_plan(
 def build_environment(spec: TaskSpec, node: NodeContext, seen_at: str) -> dict[str, str]:
     """Return a job's whole environment."""
     region = os.path.join(seen_at, "vgpu.cache")
-    hints, fixed = slice_environment(spec.gpus, node.cards, libvgpu=node.config.libvgpu, region=region)
+    hints, fixed = build_slice_environment(spec.gpus, node.cards, libvgpu=node.config.libvgpu, region=region)
     team = {"TESSERA_TEAM_FOLDER": os.path.join(seen_at, "team")} if node.files else {}
-    return {"PATH": PATH, "SHELL": shell()} | task_environment(spec, seen_at, hints, fixed | team)
+    return {"PATH": PATH, "SHELL": find_shell()} | build_task_environment(spec, seen_at, hints, fixed | team)
 
 
 def build_binds(
@@ -107,7 +107,7 @@ def build_binds(
         if mount.place is None:
             root, source, mode = mount.source, "", None
         else:
-            root = str(area_path(node.files or "", mount.place))
+            root = str(get_area_path(node.files or "", mount.place))
             source, mode = mount.source, NEW_FOLDER_MODES[mount.place.kind]
         if os.path.isabs(mount.target):
             if node.isolation.namespaces:  # else in place
@@ -134,5 +134,5 @@ def _bind(
     return {"root": root, "source": source, "mode": mode, "base": base, "below": below, "read_only": read_only}
 
 
-def shell() -> str:
+def find_shell() -> str:
     return next((path for path in ("/bin/bash", "/usr/bin/bash") if os.path.exists(path)), "/bin/sh")

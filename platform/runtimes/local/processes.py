@@ -107,12 +107,12 @@ def handles_signal(process: Process, number: int) -> bool:
     return bool(int(caught, 16) >> (number - 1) & 1)
 
 
-def resident_mib(processes: list[Process]) -> int:
+def sum_resident_mib(processes: list[Process]) -> int:
     """Sum resident memory, shared pages repeatedly."""
     return sum(_resident_pages(process.pid) for process in processes) * PAGE >> 20
 
 
-def proportional_mib(processes: list[Process]) -> int:
+def sum_proportional_mib(processes: list[Process]) -> int:
     """Sum memory with shared pages divided; slower."""
     return sum(_proportional_kib(process.pid) for process in processes) >> 10
 

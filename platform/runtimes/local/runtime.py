@@ -18,13 +18,13 @@ from runtimes.contract.runtime import Capabilities
 from runtimes.contract.task import TaskSpec
 from runtimes.local import processes
 from runtimes.local.config import NodeConfig
-from runtimes.local.launch import check_spec, launch
+from runtimes.local.launch import check_spec, launch_task
 from runtimes.local.node.data_locations import DataLocations
 from runtimes.local.node.machine import Machine
 from runtimes.local.task_views import TaskViews, record_end
-from runtimes.local.taskdir import TaskDir, exit_record, list_tasks, task_dir
+from runtimes.local.taskdir import TaskDir, build_exit_record, get_task_dir, list_tasks
 from runtimes.logs import LogStore
-from runtimes.storage.file_lock import alone
+from runtimes.storage.file_lock import hold_file_lock
 
 
 class LocalRuntime:
@@ -57,7 +57,7 @@ class LocalRuntime:
                 return
             with task.lock() as lock:
                 if lock is not None and task.read("exit") is None and task.read("started") is None:
-                    launch(spec, task, lock, self.machine, self.data, self.logs.path(spec.uuid))
+                    launch_task(spec, task, lock, self.machine, self.data, self.logs.path(spec.uuid))
         except OSError as error:
             raise Unavailable(f"The task could not be started: {error}") from error
 
@@ -75,7 +75,7 @@ class LocalRuntime:
             with task.lock() as lock:  # without it, a shim ends the task
                 if lock is not None and (not unless_ran or task.read("started") is None):
                     words = "It was stopped before it began."
-                    record_end(task, exit_record("never_started", words, max(epoch, task.read_epoch())))
+                    record_end(task, build_exit_record("never_started", words, max(epoch, task.read_epoch())))
         except OSError as error:
             raise Unavailable(f"The task could not be stopped: {error}") from error
 
@@ -91,7 +91,7 @@ class LocalRuntime:
         if (mps := record["plan"].get("mps")) and any(mib > mps["limit_mib"] for mib in limits_mib.values()):
             most = mps["limit_mib"]
             raise Rejected(f"The slice stays as it is: it runs by MPS, whose limit of {most} MiB was set at its start.")
-        with alone(task.path, os.O_DIRECTORY):  # late requests see newer ones
+        with hold_file_lock(task.path, os.O_DIRECTORY):  # late requests see newer ones
             if serial < (task.read("resize") or {"serial": 0})["serial"]:
                 return
             task.write("resize", {"serial": serial})
@@ -119,7 +119,7 @@ class LocalRuntime:
         return bool(cards) and all(card is not None and card.simulated for card in cards)
 
     def _task(self, uuid: str) -> TaskDir:
-        return task_dir(self.config.tasks_dir, uuid)
+        return get_task_dir(self.config.tasks_dir, uuid)
 
     def _ended_mark(self, uuid: str) -> Path:
         return self.config.data_dir / "ended" / uuid[:2] / uuid

@@ -11,7 +11,7 @@ from runtimes.local import orphan_processes, processes
 from runtimes.local.config import NodeConfig
 from runtimes.local.node.machine import ADDRESS
 from runtimes.local.shim import cgroups
-from runtimes.local.taskdir import TaskDir, exit_record
+from runtimes.local.taskdir import TaskDir, build_exit_record
 
 LOST = "Its shim is gone and processes of it are still there; they are being killed."
 
@@ -56,7 +56,7 @@ class TaskViews:
             return task.read("exit")
         try:
             words = f"No process took it over in {self.config.start_patience_s:g} s."
-            return record_end(task, exit_record("start_failed", words, task.read_epoch()))
+            return record_end(task, build_exit_record("start_failed", words, task.read_epoch()))
         finally:
             os.close(lock)
 
@@ -80,14 +80,14 @@ def record_end(task: TaskDir, unstarted: dict) -> dict | None:
         words = f"Its shim was killed; nothing of it is left. {_last_line(task / 'shim.log')}".strip()
         ended = _container_lost(started, words)
     if ended is not None:
-        for group in orphan_processes.groups(task):
-            cgroups.remove(group)
+        for group in orphan_processes.list_task_groups(task):
+            cgroups.remove_group(group)
         task.write("exit", ended)
     return ended
 
 
 def _container_lost(started: dict, words: str) -> dict:
-    return exit_record("container_lost", words, started["epoch"], started["started_at"])
+    return build_exit_record("container_lost", words, started["epoch"], started["started_at"])
 
 
 def _time(seconds: float | None) -> datetime | None:

@@ -124,7 +124,7 @@ class TaskDir:
         return False
 
 
-def task_dir(tasks_dir: os.PathLike[str], uuid: str) -> TaskDir:
+def get_task_dir(tasks_dir: os.PathLike[str], uuid: str) -> TaskDir:
     """Return a task's directory, existing or not. Raises Rejected for a malformed uuid."""
     if not UUID.fullmatch(uuid):
         raise Rejected(f"Not a task uuid: {uuid!r}.")
@@ -142,7 +142,7 @@ def list_live_records(tasks_dir: os.PathLike[str]) -> Iterator[dict]:
             yield record
 
 
-def exit_record(
+def build_exit_record(
     cause: str,
     detail: str,
     epoch: int,

@@ -12,7 +12,7 @@ import stat
 import tarfile
 from contextlib import suppress
 
-from runtimes.storage.file_child import DEEPEST, PART, answer_with, become_person, meet, refusal
+from runtimes.storage.file_child import DEEPEST, PART, become_person, build_refusal, receive_request, send_answer
 from runtimes.storage.open_beneath import open_beneath
 
 PIECE = 256 * 1024
@@ -23,7 +23,7 @@ NOT_FOR_US = {errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISD
 
 
 def main() -> None:
-    line, request = meet()
+    line, request = receive_request()
     try:
         root = become_person(request)
         folder = open_beneath(root, request["args"]["path"], os.O_RDONLY | os.O_DIRECTORY)
@@ -31,19 +31,19 @@ def main() -> None:
         with suppress(PermissionError):  # over the account's pipe limit
             fcntl.fcntl(ours, fcntl.F_SETPIPE_SZ, PIECE)
     except OSError as error:
-        answer_with(line, refusal(error), [])
+        send_answer(line, build_refusal(error), [])
         os._exit(0)
-    answer_with(line, {}, [theirs])
+    send_answer(line, {}, [theirs])
     line.close()
     os.close(theirs)
     try:
-        pack(folder, request["args"]["name"], ours)
+        pack_folder(folder, request["args"]["name"], ours)
     except OSError:
         os._exit(1)  # reader gone
     os._exit(0)
 
 
-def pack(folder: int, name: str, out: int) -> None:
+def pack_folder(folder: int, name: str, out: int) -> None:
     """Write the archive of `folder` to `out`. Raises OSError."""
     left_out: list[str] = []
     with (

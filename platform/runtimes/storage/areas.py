@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from runtimes.storage.file_lock import alone
+from runtimes.storage.file_lock import hold_file_lock
 
 MODES = {"home": 0o700, "team": 0o2770}
 # rwx for owner and group: version, then (tag, rights, no id). Source: linux/posix_acl_xattr.h, acl(5).
@@ -27,22 +27,22 @@ class AreaId:
     number: int
 
 
-def area_path(root: str | os.PathLike, place: AreaId) -> Path:
+def get_area_path(root: str | os.PathLike, place: AreaId) -> Path:
     return Path(root) / place.kind / str(place.number)
 
 
-def data_key(place: AreaId, path: str) -> str:
+def make_data_key(place: AreaId, path: str) -> str:
     """Return a key equal on every node: "team:2001/datasets/imagenet"."""
     return f"{place.kind}:{place.number}/{path.strip('/')}"
 
 
 def ensure_area(root: str | os.PathLike, place: AreaId, *, uid: int | None, gid: int | None) -> Path:
     """Create a missing area atomically. uid, gid: None keeps the platform's account. Raises OSError."""
-    path = area_path(root, place)
+    path = get_area_path(root, place)
     if path.is_dir():
         return path
     path.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
-    with alone(path.parent / ".lock"):
+    with hold_file_lock(path.parent / ".lock"):
         if path.is_dir():
             return path
         fresh = path.with_name(f".new-{path.name}")

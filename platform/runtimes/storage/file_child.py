@@ -12,7 +12,7 @@ import stat
 import time
 from collections.abc import Callable, Iterator
 
-from runtimes.local.isolation import die_with_parent, drop_to
+from runtimes.local.isolation import die_with_parent, drop_privileges
 from runtimes.storage.open_beneath import open_beneath, open_parent, rename_beneath
 
 PART = ".tessera-upload-"
@@ -25,18 +25,18 @@ WALK_S = 20.0
 
 def main() -> None:
     die_with_parent()
-    line, request = meet()
+    line, request = receive_request()
     try:
         root = become_person(request)
         die_with_parent()  # changing the account cleared it
         answer, fds = OPERATIONS[request["do"]](root, **request["args"])
     except OSError as error:
-        answer, fds = refusal(error), []
-    answer_with(line, answer, fds)
+        answer, fds = build_refusal(error), []
+    send_answer(line, answer, fds)
     os._exit(0)
 
 
-def meet() -> tuple[socket.socket, dict]:
+def receive_request() -> tuple[socket.socket, dict]:
     """Return (answer socket, request)."""
     line = socket.socket(fileno=0)
     return line, json.loads(_receive(line))
@@ -48,16 +48,16 @@ def become_person(request: dict) -> int:
     root = os.open(request["root"], os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     if request["nice"]:
         os.nice(request["nice"])
-    drop_to(request["uid"], request["gid"])
+    drop_privileges(request["uid"], request["gid"])
     return root
 
 
-def answer_with(line: socket.socket, answer: dict, fds: list[int]) -> None:
+def send_answer(line: socket.socket, answer: dict, fds: list[int]) -> None:
     socket.send_fds(line, [b"{"], fds)
     line.sendall(json.dumps(answer).encode()[1:])
 
 
-def refusal(error: OSError) -> dict:
+def build_refusal(error: OSError) -> dict:
     return {"errno": errno.errorcode.get(error.errno or 0, ""), "words": str(error)}
 
 
@@ -87,7 +87,7 @@ def list_folder(root: int, path: str) -> Answer:
     return {"entries": entries, "cut": cut, "unreadable": unreadable}, []
 
 
-def look(root: int, path: str) -> Answer:
+def read_entry(root: int, path: str) -> Answer:
     """Return one entry, following links beneath the root."""
     fd = open_beneath(root, path, os.O_PATH)
     return {"entry": _facts(path.rpartition("/")[2], os.fstat(fd))}, []
@@ -106,14 +106,14 @@ def make_folder(root: int, path: str, mode: int) -> Answer:
     return {}, []
 
 
-def move(root: int, path: str, to: str, replace: bool) -> Answer:
+def move_entry(root: int, path: str, to: str, replace: bool) -> Answer:
     from_dir, old = open_parent(root, path)
     to_dir, new = open_parent(root, to)
     rename_beneath(from_dir, old, to_dir, new, replace=replace)
     return {}, []
 
 
-def remove(root: int, path: str) -> Answer:
+def remove_entry(root: int, path: str) -> Answer:
     """Remove a file, link or folder. left: stopped at the limit."""
     parent, name = open_parent(root, path)
     budget = Budget(REMOVE_MOST)
@@ -129,7 +129,7 @@ def open_part(root: int, path: str, make: bool, mode: int) -> Answer:
     return {"entry": facts}, [fd] if facts["kind"] == "file" else []
 
 
-def measure(root: int, path: str, most: int, within_s: float, parts_before: float) -> Answer:
+def measure_usage(root: int, path: str, most: int, within_s: float, parts_before: float) -> Answer:
     """Count disk usage; holes are free, hard links count once. whole: within `most` entries and time.
 
     Deletes partial uploads older than `parts_before` (epoch seconds).
@@ -239,11 +239,11 @@ def _receive(line: socket.socket) -> bytes:
 
 OPERATIONS: dict[str, Callable[..., Answer]] = {
     "list_folder": list_folder,
-    "look": look,
+    "look": read_entry,
     "open_to_read": open_to_read,
     "make_folder": make_folder,
-    "move": move,
-    "remove": remove,
+    "move": move_entry,
+    "remove": remove_entry,
     "open_part": open_part,
-    "measure": measure,
+    "measure": measure_usage,
 }

@@ -10,7 +10,7 @@ LOCK_FILE = os.O_RDWR | os.O_CREAT
 
 
 @contextmanager
-def alone(path: str | os.PathLike, flags: int = LOCK_FILE) -> Iterator[None]:
+def hold_file_lock(path: str | os.PathLike, flags: int = LOCK_FILE) -> Iterator[None]:
     """Lock a file exclusively. flags: os.O_DIRECTORY for a folder. Raises OSError."""
     fd = os.open(path, flags | os.O_CLOEXEC, 0o600)
     try:

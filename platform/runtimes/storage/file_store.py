@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from common.errors import Conflict, FieldError, InvalidInput, NameTaken, NotFound, NotPermitted, Unavailable
-from runtimes.storage.areas import AreaId, area_path, ensure_area
+from runtimes.storage.areas import AreaId, ensure_area, get_area_path
 from runtimes.storage.file_child import PART, WALK_S
 
 log = logging.getLogger("tessera.files")
@@ -179,7 +179,7 @@ class FileStore:
         except OSError as error:
             log.error("no place for %s %s: %s", self.place.kind, self.place.number, error)
             raise Unavailable() from error
-        return area_path(self.root, self.place).absolute()
+        return get_area_path(self.root, self.place).absolute()
 
 
 class Archive:
@@ -215,7 +215,7 @@ def measure_area(
 
     parts_before: partial uploads unchanged since (epoch seconds) are deleted. Raises Unavailable, NotFound and others.
     """
-    top = area_path(root, place).absolute()
+    top = get_area_path(root, place).absolute()
     if not top.is_dir():
         return Usage(0, 0, True)
     about = {"root": str(top), "umask": 0o077, "uid": None, "gid": None, "nice": 19}

@@ -7,7 +7,7 @@ MOST_ENTRIES = 10_000
 """Entries of a directory that are examined; its own mtime is the newest among added files."""
 
 
-def newest_change(folder: str) -> float:
+def find_newest_change(folder: str) -> float:
     """Return the newest mtime below a folder; 0.0 if missing or empty."""
     return max((changed for _, changed in zip(range(MOST_ENTRIES), _changes(folder), strict=False)), default=0.0)
 

@@ -23,7 +23,7 @@ from accounts.models import TeamRole
 from files import uploads, usage
 from files.models import PlaceUsage, Upload
 from files.shelves import find_shelf
-from runtimes.storage.areas import area_path
+from runtimes.storage.areas import get_area_path
 from runtimes.storage.file_child import PART
 
 pytestmark = pytest.mark.django_db
@@ -42,7 +42,7 @@ def home(cast, store):
     """Where ada's home lies."""
     shelf = find_shelf(cast.ada, "home")
     shelf.store.list_folder()
-    return area_path(store, shelf.place)
+    return get_area_path(store, shelf.place)
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ async def committed(transactional_db, store):
         ada = make.cast().ada
         shelf = find_shelf(ada, "home")
         shelf.store.list_folder()
-        return Api(make.token(ada)), area_path(store, shelf.place)
+        return Api(make.token(ada)), get_area_path(store, shelf.place)
 
     yield await sync_to_async(build)()
     await sync_to_async(connections.close_all)()

@@ -6,7 +6,7 @@ from api_client import BASE, Api
 
 from cluster.models import Cached
 from images.models import Image, Login
-from runtimes.images.names import image_key
+from runtimes.images.names import make_image_key
 
 pytestmark = pytest.mark.django_db
 LINE = {"alias": "torch", "reference": "registry.corp/nlp/train:3", "team": "nlp"}
@@ -65,7 +65,7 @@ def test_the_machines_that_hold_it_are_named(cast, bob):
     Image.objects.update(digest=DIGEST)
     make.node("n2", pool=cast.dev)
     for node, name in ((cast.node, f"registry.corp/nlp/train@{DIGEST}"), (cast.node, "registry.corp/nlp/train:3")):
-        Cached.objects.create(node=node, kind="image", key=image_key(name), bytes=7)
+        Cached.objects.create(node=node, kind="image", key=make_image_key(name), bytes=7)
     found = bob.get(f"images/{made['id']}").json()
     assert (found["nodes"], found["of_nodes"]) == (["n1"], 2)
     Image.objects.update(digest="sha256:" + "b" * 64)

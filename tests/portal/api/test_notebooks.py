@@ -12,7 +12,7 @@ from files.shelves import find_shelf
 from jobs.models import Job
 from notebooks.models import Notebook
 from portal.api.about import describe
-from runtimes.storage.areas import area_path
+from runtimes.storage.areas import get_area_path
 
 pytestmark = pytest.mark.django_db
 
@@ -34,7 +34,7 @@ def folder(cast, settings):
     shelf = find_shelf(cast.ada, "home")
     for name in ("notebooks", "notebooks/explore"):
         shelf.store.make_folder(name)
-    path = area_path(settings.TESSERA_FILES, shelf.place) / "notebooks/explore"
+    path = get_area_path(settings.TESSERA_FILES, shelf.place) / "notebooks/explore"
     (path / "Untitled.ipynb").write_text("{}")
     return path
 

@@ -8,7 +8,7 @@ from django.test import Client
 from accounts.models import TeamRole
 from files.models import PlaceUsage
 from files.shelves import find_shelf
-from runtimes.storage.areas import area_path
+from runtimes.storage.areas import get_area_path
 
 pytestmark = pytest.mark.django_db
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
@@ -41,7 +41,7 @@ def home(cast, store):
 def folder_of(person, place, store):
     shelf = find_shelf(person, place)
     shelf.store.list_folder()
-    return area_path(store, shelf.place)
+    return get_area_path(store, shelf.place)
 
 
 def write(folder, name, data):

@@ -7,7 +7,7 @@ from django.test import Client
 from cluster.models import Cached
 from images.models import Image
 from portal.pages.jobs import submit
-from runtimes.images.names import image_key
+from runtimes.images.names import make_image_key
 
 pytestmark = pytest.mark.django_db
 DIGEST = "sha256:" + "a" * 64
@@ -19,7 +19,7 @@ def cast():
     make.image(make.admin(), alias="torch", reference="registry.corp/nlp/train:3")
     make.image(cast.bob, cast.nlp, alias="own", reference="registry.corp/nlp/own:1")
     Image.objects.update(digest=DIGEST)
-    name = image_key(f"registry.corp/nlp/train@{DIGEST}")
+    name = make_image_key(f"registry.corp/nlp/train@{DIGEST}")
     Cached.objects.create(node=cast.node, kind="image", key=name, bytes=3_000_000_000)
     return cast
 

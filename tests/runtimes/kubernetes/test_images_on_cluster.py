@@ -21,7 +21,7 @@ from jobs.models import Job
 from jobs.states import TaskState
 from portal.wording.image_pulls import pull_hint
 from runtimes.contract.node import IMAGE
-from runtimes.images.names import RegistryLogin, image_key, read_image
+from runtimes.images.names import RegistryLogin, make_image_key, read_image
 from runtimes.images.registry import Reach, Unresolved, find_digest
 from scheduler.inventory.image_prepull import prepull_images
 from scheduler.models import Lease
@@ -140,7 +140,7 @@ def test_the_node_tells_that_it_holds_what_is_pinned(world, reach):
 
     def holds():
         node = next(node for node in world.runtime.list_nodes() if node.name == world.node)
-        return any((held.kind, held.key) == (IMAGE, image_key(pinned)) for held in node.held)
+        return any((held.kind, held.key) == (IMAGE, make_image_key(pinned)) for held in node.held)
 
     wait_slowly(holds)
 

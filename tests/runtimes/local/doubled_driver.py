@@ -44,7 +44,7 @@ def doubled_driver(*, library: bool = True) -> Iterator[DoubledDriver]:
         shutil.copytree(built.driver, root / "driver")
         shutil.copy(built.program, root / "program")
         if library:
-            slice_library.build(root / "library")
+            slice_library.build_library(root / "library")
         yield DoubledDriver(root, root / "library", root / "driver", root / "program")
     finally:
         shutil.rmtree(root)

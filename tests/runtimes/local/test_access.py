@@ -89,7 +89,9 @@ async def test_a_session_counts_among_the_tasks_processes_and_comes_in_when_ther
         pytest.skip("this kernel gives us no group for processes")
     bomb = "import os, time\ntry:\n  for _ in range(30): os.fork() or time.sleep(60)\nexcept OSError: time.sleep(60)"
     uuid = await running(world, f"exec /usr/bin/python3 -c '{bomb}'")
-    await asyncio.to_thread(wait_for, lambda: cgroups.refused_processes(orphan_processes.groups(world.task(uuid))[-1]))
+    await asyncio.to_thread(
+        wait_for, lambda: cgroups.count_refused_forks(orphan_processes.list_task_groups(world.task(uuid))[-1])
+    )
     assert await output(world, uuid, "echo inside; sleep 0; echo one more") == "inside\n"
     world.close()
 

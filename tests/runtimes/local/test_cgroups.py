@@ -37,14 +37,14 @@ def test_a_group_of_version_2_is_limited_as_a_whole(tmp_path):
     assert read == {"memory.max": str(100 << 20), "memory.oom.group": "1", "cpu.weight": "200"}
     (tmp_path / "task/memory.events").write_text("low 0\nhigh 0\nmax 3\noom 2\noom_kill 2\noom_group_kill 1\n")
     (tmp_path / "task/memory.peak").write_text(f"{90 << 20}\n")
-    assert (cgroups.oom_kills(cgroups.V2, group), cgroups.peak_mib(cgroups.V2, group)) == (2, 90)
+    assert (cgroups.count_oom_kills(cgroups.V2, group), cgroups.read_peak_mib(cgroups.V2, group)) == (2, 90)
 
 
 def test_a_group_of_version_1_reads_its_own_files(tmp_path):
     group = cgroups.make_memory_group(cgroups.V1, str(tmp_path), "task", 100, 2000)
     (tmp_path / "task/memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 1\n")
     assert (tmp_path / "task/memory.limit_in_bytes").read_text() == str(100 << 20)
-    assert cgroups.oom_kills(cgroups.V1, group) == 1 and cgroups.peak_mib(cgroups.V1, group) is None
+    assert cgroups.count_oom_kills(cgroups.V1, group) == 1 and cgroups.read_peak_mib(cgroups.V1, group) is None
 
 
 @pytest.mark.parametrize(("memory_kind", "same"), [(cgroups.V2, True), (cgroups.V1, False)])
@@ -53,18 +53,18 @@ def test_processes_are_limited_in_the_one_group_or_in_a_tree_of_their_own(tmp_pa
     memory = cgroups.make_memory_group(memory_kind, str(tmp_path), "task", 100, 2000)
     group = cgroups.make_pids_group(parent, "task", 40)
     assert (group == memory) == same and Path(group, "pids.max").read_text() == "40"
-    assert cgroups.refused_processes(group) == 0
+    assert cgroups.count_refused_forks(group) == 0
     Path(group, "pids.events").write_text("max 3\n")
-    assert cgroups.refused_processes(group) == 3
+    assert cgroups.count_refused_forks(group) == 3
     plan = {"memory_parent": str(tmp_path), "cpu_parent": "", "pids_parent": parent}
-    assert cgroups.groups_of(plan, "task") == list(dict.fromkeys([memory, group]))
+    assert cgroups.list_group_paths(plan, "task") == list(dict.fromkeys([memory, group]))
 
 
 def test_a_plan_from_before_there_was_a_limit_on_processes_is_understood():
-    assert cgroups.groups_of({"memory_parent": "/a", "cpu_parent": "/b"}, "task") == ["/a/task", "/b/task"]
+    assert cgroups.list_group_paths({"memory_parent": "/a", "cpu_parent": "/b"}, "task") == ["/a/task", "/b/task"]
 
 
 def test_a_group_that_is_gone_is_empty(tmp_path):
     gone = str(tmp_path / "gone")
-    cgroups.remove(gone)
-    assert cgroups.members(gone) == [] and cgroups.oom_kills(cgroups.V2, gone) == 0
+    cgroups.remove_group(gone)
+    assert cgroups.list_members(gone) == [] and cgroups.count_oom_kills(cgroups.V2, gone) == 0

@@ -6,7 +6,7 @@ import pytest
 
 from runtimes.contract.task import Checkpoint
 from runtimes.local import plan
-from runtimes.storage.newest_change import newest_change
+from runtimes.storage.newest_change import find_newest_change
 from tests.runtimes.worlds import wait_for
 
 SAVE = "mkdir -p ckpt; echo 1 > ckpt/step; exit 0"
@@ -73,13 +73,13 @@ def test_the_one_who_looks_is_none_of_the_job(world):
 
 
 def test_the_newest_of_all_files_below_counts(tmp_path):
-    assert newest_change(str(tmp_path / "none")) == newest_change(str(tmp_path)) == 0.0
+    assert find_newest_change(str(tmp_path / "none")) == find_newest_change(str(tmp_path)) == 0.0
     for path, at in (("a/b/step", 300), ("a/old", 200), ("a/b", 100), ("a", 100), (".", 100)):
         place = tmp_path / path
         if path.endswith(("step", "old")):
             place.parent.mkdir(parents=True, exist_ok=True)
             place.touch()
         os.utime(place, (at, at))
-    assert newest_change(str(tmp_path)) == 300
+    assert find_newest_change(str(tmp_path)) == 300
     os.symlink("/etc", tmp_path / "a/out")  # what is behind it does not count, that it was made does
-    assert newest_change(str(tmp_path)) == (tmp_path / "a").stat().st_mtime
+    assert find_newest_change(str(tmp_path)) == (tmp_path / "a").stat().st_mtime

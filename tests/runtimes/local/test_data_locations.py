@@ -8,7 +8,7 @@ import pytest
 from runtimes.contract.task import Mount
 from runtimes.local.node import data_locations
 from runtimes.local.node.data_locations import DataLocations, is_own_disk
-from runtimes.storage.areas import AreaId, area_path
+from runtimes.storage.areas import AreaId, get_area_path
 from tests.runtimes.worlds import UID
 
 HOME, TEAM = AreaId("home", 23_001), AreaId("team", 23_900)
@@ -17,7 +17,7 @@ HOME, TEAM = AreaId("home", 23_001), AreaId("team", 23_900)
 @pytest.fixture
 def files(tmp_path):
     for place, path in ((HOME, "sets/a"), (TEAM, "b"), (TEAM, "never-named")):
-        folder = area_path(tmp_path / "files", place) / path
+        folder = get_area_path(tmp_path / "files", place) / path
         folder.mkdir(parents=True)
         (folder / "data").write_bytes(b"x" * 100_000)
     return tmp_path / "files"
@@ -53,7 +53,7 @@ def test_a_single_file_counts_too(data):
 
 @pytest.mark.parametrize("path", ["missing", "out"])
 def test_what_is_not_there_or_leads_out_is_not_told(data, files, path):
-    os.symlink("/usr/lib", area_path(files, TEAM) / "out")
+    os.symlink("/usr/lib", get_area_path(files, TEAM) / "out")
     data.record_use([named(TEAM, path)])
     assert data.list_data() == ()
 
@@ -61,7 +61,7 @@ def test_what_is_not_there_or_leads_out_is_not_told(data, files, path):
 def test_a_size_is_kept_for_a_while_and_then_counted_again(data, files, monkeypatch):
     data.record_use([named(TEAM, "b")])
     data.list_data()
-    (area_path(files, TEAM) / "b/more").write_bytes(b"x" * 100_000)
+    (get_area_path(files, TEAM) / "b/more").write_bytes(b"x" * 100_000)
     assert shown(data)[0][2] == 1
     later = time.time() + data_locations.FRESH_S
     monkeypatch.setattr(data_locations.time, "time", lambda: later)

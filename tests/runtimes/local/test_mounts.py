@@ -7,7 +7,7 @@ import pytest
 from runtimes.contract.errors import Rejected
 from runtimes.contract.task import Mount
 from runtimes.local.node.isolation_probe import OWN_UID, Isolation
-from runtimes.storage.areas import AreaId, area_path
+from runtimes.storage.areas import AreaId, get_area_path
 from tests.runtimes.worlds import GID, UID, LocalWorld
 
 HOME, TEAM = AreaId("home", UID), AreaId("team", GID)
@@ -23,7 +23,7 @@ def apart():
 
 
 def kept(world, place: AreaId):
-    return area_path(world.base / "data/files", place)
+    return get_area_path(world.base / "data/files", place)
 
 
 def said(world, run: str, **fields) -> str:

@@ -1,7 +1,7 @@
 import pytest
 
 from common.resources import is_instance
-from runtimes.local.node.simulated_cards import CARDS, UnknownProfile, known_names, simulate_cards
+from runtimes.local.node.simulated_cards import CARDS, UnknownProfile, list_known_names, simulate_cards
 from tests.runtimes.local.fake_nvml import TOPOLOGIES, parse_topology
 from tests.runtimes.worlds import LocalWorld
 
@@ -56,7 +56,7 @@ def test_what_is_not_known_is_refused_with_what_is(text):
     with pytest.raises(UnknownProfile) as refused:
         simulate_cards(text, "n1")
     assert text in str(refused.value) or "T4" in str(refused.value)
-    assert "can be simulated" in str(refused.value) or all(name in str(refused.value) for name in known_names())
+    assert "can be simulated" in str(refused.value) or all(name in str(refused.value) for name in list_known_names())
 
 
 def test_a_simulated_machine_shows_its_topology_on_the_node():

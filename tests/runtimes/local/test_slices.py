@@ -233,7 +233,7 @@ async def test_what_only_the_driver_knows_is_charged_to_the_slice(watched, doubl
     folder = watched.runtime.machine.slices.folder_of(uuid)
 
     def corrected() -> bool:
-        account = slice_library.show(doubled.library, folder)
+        account = slice_library.read_slice(doubled.library, folder)
         return account["cards"][0]["used_bytes"] == 3 * 5120 * MIB and account["processes"]
 
     (row,) = await asyncio.to_thread(wait_for, corrected)

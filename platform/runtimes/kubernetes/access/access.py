@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from runtimes.contract.access import PtySize
 from runtimes.contract.errors import Rejected, Unavailable
-from runtimes.gpu_sharing import forbidden_env
+from runtimes.gpu_sharing import is_forbidden_env
 from runtimes.kubernetes.access.port_forward import open_port_forward
 from runtimes.kubernetes.access.sessions import PodSession, start_session
 from runtimes.kubernetes.api.async_client import AsyncClient, open_client
@@ -62,7 +62,7 @@ class KubernetesAccess:
 
         cwd: may start with ~. Raises Rejected, Unavailable.
         """
-        own = {name: value for name, value in env.items() if NAME.fullmatch(name) and not forbidden_env(name)}
+        own = {name: value for name, value in env.items() if NAME.fullmatch(name) and not is_forbidden_env(name)}
         if any("\0" in text for text in (*argv, *own.values(), cwd or "")):
             raise Rejected("A command and its environment cannot hold the character NUL.")
         client = await open_client(self.source)

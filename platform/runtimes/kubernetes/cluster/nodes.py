@@ -11,7 +11,7 @@ from kubernetes.utils.quantity import parse_quantity
 
 from runtimes.contract.node import IMAGE, GpuView, HeldView, NodeView, NumaView
 from runtimes.gpu_sharing import SIMULATED
-from runtimes.images.names import image_key
+from runtimes.images.names import make_image_key
 from runtimes.kubernetes.pods import names
 
 Thing = Mapping[str, Any]
@@ -119,7 +119,7 @@ def _list_images(node: Thing) -> tuple[HeldView, ...]:
     """List cached images by digest and tags: the kubelet reports its 50 largest."""
     told = node["status"].get("images") or ()
     return tuple(
-        HeldView(IMAGE, image_key(name), image.get("sizeBytes", 0))
+        HeldView(IMAGE, make_image_key(name), image.get("sizeBytes", 0))
         for image in told
         for name in image.get("names") or ()
     )

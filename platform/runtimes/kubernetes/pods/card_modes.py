@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from runtimes.contract.errors import Rejected
 from runtimes.contract.node import BALLOONS, GpuView
 from runtimes.contract.task import GpuShare, TaskSpec
-from runtimes.gpu_sharing import HAMI, NVFRACTION, SLICE, TOOLKIT, slice_environment
+from runtimes.gpu_sharing import HAMI, NVFRACTION, SLICE, TOOLKIT, build_slice_environment
 from runtimes.kubernetes.pods import names
 
 Cards = Mapping[str, GpuView]
@@ -54,7 +54,7 @@ def build_annotations(spec: TaskSpec, cards: Cards) -> dict[str, str]:
 
 def build_card_environment(spec: TaskSpec, cards: Cards) -> tuple[dict[str, str], dict[str, str]]:
     """Return (overridable defaults, fixed variables). NVIDIA's runtime adds no card, whatever the image asks."""
-    hints, fixed = slice_environment(spec.gpus, cards, libvgpu=HAMI_LIBRARY, region=HAMI_REGION)
+    hints, fixed = build_slice_environment(spec.gpus, cards, libvgpu=HAMI_LIBRARY, region=HAMI_REGION)
     if fixed.pop("LD_PRELOAD", None):  # the agent's CDI spec preloads it
         fixed["GPU_CORE_UTILIZATION_POLICY"] = "force"  # else its limiter waits for a monitor
     if promises := _promises(spec.gpus, cards):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from runtimes.contract.errors import Rejected
 from runtimes.contract.task import TaskSpec
-from runtimes.gangs import MOST_NAMED, gang_files
+from runtimes.gangs import MOST_NAMED, build_gang_files
 from runtimes.kubernetes.pods import names
 
 ACCOUNT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,31}")
@@ -39,7 +39,7 @@ def list_peer_names(spec: TaskSpec) -> list[str]:
 
 def build_pod_files(spec: TaskSpec) -> PodFiles:
     """Build the files. spec: after `name_peers`. Raises Rejected for a bad role name."""
-    hosts = gang_files(spec.peers)
+    hosts = build_gang_files(spec.peers)
     if strange := [name for name in hosts if not FILE.fullmatch(name)]:
         raise Rejected(f"Not the name of a role: {strange[0]!r}.")
     found = {"passwd": _passwd(spec), "group": _group(spec)}

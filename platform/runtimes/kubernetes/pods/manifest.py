@@ -15,7 +15,7 @@ from pathlib import Path
 from runtimes.contract.errors import NodeRefused, Rejected
 from runtimes.contract.node import GpuView
 from runtimes.contract.task import TaskSpec
-from runtimes.environment import task_environment
+from runtimes.environment import build_task_environment
 from runtimes.kubernetes.cluster.network_policy import build_egress_rule
 from runtimes.kubernetes.pods import card_modes, names, volumes
 from runtimes.kubernetes.pods.downward_files import PodFiles, build_pod_files, list_peer_names, name_peers
@@ -227,7 +227,7 @@ def _arguments(spec: TaskSpec) -> list[str]:
 def _environment(spec: TaskSpec, config: InstallConfig, cards: Mapping[str, GpuView]) -> dict[str, str]:
     hints, fixed = card_modes.build_card_environment(spec, cards)
     team = {"TESSERA_TEAM_FOLDER": os.path.join(names.TASK_ROOT, "team")} if config.storage else {}
-    env = task_environment(spec, names.TASK_ROOT, hints, fixed | team)
+    env = build_task_environment(spec, names.TASK_ROOT, hints, fixed | team)
     return {name: value for name, value in env.items() if ENV_NAME.fullmatch(name)}
 
 

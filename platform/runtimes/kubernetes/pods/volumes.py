@@ -14,7 +14,7 @@ from typing import Any
 from runtimes.contract.errors import Rejected, Unavailable
 from runtimes.contract.task import Mount, TaskSpec
 from runtimes.kubernetes.pods import names
-from runtimes.storage.areas import AreaId, area_path, ensure_area
+from runtimes.storage.areas import AreaId, ensure_area, get_area_path
 
 VOLUME = "files"
 ACCESS = ("ReadWriteMany", "ReadWriteOnce")
@@ -98,9 +98,9 @@ def build_mounts(spec: TaskSpec, storage: Storage | None) -> list[dict]:
     if storage is None:
         return []
     areas = {"home": AreaId("home", spec.uid), "team": AreaId("team", spec.gid)}
-    found = [_mount(storage, area_path(storage.files, areas[kind]), f"{names.TASK_ROOT}/{kind}") for kind in areas]
+    found = [_mount(storage, get_area_path(storage.files, areas[kind]), f"{names.TASK_ROOT}/{kind}") for kind in areas]
     for kind in sorted({mount.place.kind for mount in spec.mounts if mount.place and mount.read_only}):
-        path = area_path(storage.files, areas[kind])
+        path = get_area_path(storage.files, areas[kind])
         found.append(_mount(storage, path, _read_only(kind), read_only=True))
     if spec.code_path:
         found.append(_mount(storage, spec.code_path, build_code_path(spec), read_only=True))

@@ -13,7 +13,7 @@ from runtimes.kubernetes.pods import names
 from runtimes.kubernetes.pods.causes import read_container_state
 from runtimes.kubernetes.pods.views import has_ended, read_annotations, read_task_uuid
 from runtimes.kubernetes.watch.informer_cache import Thing
-from runtimes.storage.newest_change import newest_change
+from runtimes.storage.newest_change import find_newest_change
 from runtimes.storage.open_beneath import open_beneath
 
 log = logging.getLogger("tessera.kubernetes")
@@ -71,7 +71,7 @@ class CheckpointWatch:
         finally:
             os.close(root)
         try:
-            at = newest_change(f"/proc/self/fd/{folder}")
+            at = find_newest_change(f"/proc/self/fd/{folder}")
         finally:
             os.close(folder)
         return datetime.fromtimestamp(min(at, datetime.now(UTC).timestamp()), UTC) if at else None

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from runtimes.contract.access import PtySize
 from runtimes.contract.errors import Rejected, Unavailable
-from runtimes.gpu_sharing import forbidden_env
-from runtimes.local.access.session_server import MESSAGE_LIMIT, SOCKET_NAME, receive
+from runtimes.gpu_sharing import is_forbidden_env
+from runtimes.local.access.session_server import MESSAGE_LIMIT, SOCKET_NAME, receive_request
 from runtimes.local.access.streams import Stream, StreamSession, open_ends
-from runtimes.local.taskdir import TaskDir, task_dir
+from runtimes.local.taskdir import TaskDir, get_task_dir
 
 PATIENCE_S = 10.0
 AGAIN_S = 0.02
@@ -35,8 +35,8 @@ class LocalAccess:
         env: Mapping[str, str] = {},
         cwd: str | None = None,
     ) -> StreamSession:
-        """Start a program in a task, without `gpu_sharing.forbidden_env`: those could change the slice."""
-        own = {name: value for name, value in env.items() if not forbidden_env(name)}
+        """Start a program in a task, without `gpu_sharing.is_forbidden_env`: those could change the slice."""
+        own = {name: value for name, value in env.items() if not is_forbidden_env(name)}
         request = {"exec": list(argv), "env": own, "cwd": cwd, "pty": pty is not None}
         conn = await self._connect_shim(uuid)
         try:
@@ -63,7 +63,7 @@ class LocalAccess:
             await asyncio.sleep(AGAIN_S)
 
     async def _connect_shim(self, uuid: str) -> socket.socket:
-        task = task_dir(self.tasks_dir, uuid)
+        task = get_task_dir(self.tasks_dir, uuid)
         until = asyncio.get_running_loop().time() + PATIENCE_S
         while asyncio.get_running_loop().time() < until:
             try:
@@ -181,7 +181,7 @@ async def _receive_answer(conn: socket.socket) -> tuple[dict, list[int]]:
         async with asyncio.timeout(PATIENCE_S):
             while True:
                 try:
-                    data, fds = receive(conn)
+                    data, fds = receive_request(conn)
                     break
                 except BlockingIOError:
                     await probe.readable()

@@ -110,7 +110,7 @@ class SessionServer:
         data: bytes = b""
         fds: list[int] = []
         try:
-            data, fds = receive(client.conn)
+            data, fds = receive_request(client.conn)
         except BlockingIOError:
             return
         except OSError:
@@ -192,7 +192,7 @@ class SessionServer:
             pass
 
 
-def receive(conn: socket.socket) -> tuple[bytes, list[int]]:
+def receive_request(conn: socket.socket) -> tuple[bytes, list[int]]:
     """Return (packet, descriptors). Raises OSError. socket.recv_fds drops MSG_CMSG_CLOEXEC and would leak them."""
     data, ancillary, _, _ = conn.recvmsg(MESSAGE_LIMIT, socket.CMSG_LEN(MOST_FDS * INT), socket.MSG_CMSG_CLOEXEC)
     rights = [body for level, kind, body in ancillary if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS)]
@@ -227,7 +227,7 @@ def _become_program(plan: dict, view: int | None, request: dict, fds: list[int])
         close_all_but(*fds, *([view] if view is not None else []))
         enter_limits(plan)
         if view is not None:
-            isolation.enter_view(view)
+            isolation.enter_namespaces(view)
         os.setsid()
         if request["pty"]:
             if plan["uid"] is not None:

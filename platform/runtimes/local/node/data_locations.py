@@ -16,7 +16,7 @@ from pathlib import Path
 from common.errors import PlatformError
 from runtimes.contract.node import DATA, HeldView
 from runtimes.contract.task import Mount
-from runtimes.storage.areas import AreaId, data_key
+from runtimes.storage.areas import AreaId, make_data_key
 from runtimes.storage.file_store import measure_area
 
 log = logging.getLogger("tessera.held")
@@ -50,7 +50,7 @@ class DataLocations:
         for mount in mounts:
             if mount.place is not None:
                 self._folder.mkdir(mode=0o700, exist_ok=True)
-                file = self._folder / _digest(data_key(mount.place, mount.source))
+                file = self._folder / _digest(make_data_key(mount.place, mount.source))
                 if file.exists():
                     os.utime(file)
                 else:
@@ -79,7 +79,7 @@ class DataLocations:
                 used_at = _used_at(file)
                 _write(file, name)
                 os.utime(file, (used_at, used_at))
-            return HeldView(DATA, data_key(place, name.path), name.bytes) if name.bytes else None
+            return HeldView(DATA, make_data_key(place, name.path), name.bytes) if name.bytes else None
         return None
 
     def _measure(self, place: AreaId, path: str, within_s: float) -> int:

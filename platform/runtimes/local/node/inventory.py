@@ -40,11 +40,11 @@ def read_real_cards(
     offered = found.offered() if found else None
     if offered is None or not offered.cards:
         return None
-    loaded = libvgpu is not None and loads(libvgpu)
+    loaded = libvgpu is not None and can_load_library(libvgpu)
     sound = [card for card in offered.cards if not card.fault and not card.part_of]
     tested = test_slice(offered.driver, sound[0].uuid) if test_slice and sound and not loaded else None
     mode, evidence = choose_mode(ProbeFacts(offered.driver, libvgpu, loaded, tested))
-    gpus = tuple(view_of(card, mode, evidence) for card in offered.cards)
+    gpus = tuple(build_gpu_view(card, mode, evidence) for card in offered.cards)
     return NodeCards(gpus, offered.links, offered.pcie, offered.driver)
 
 
@@ -61,13 +61,13 @@ def spread_numa(ids: tuple[int, ...], real: Sequence[NumaView]) -> tuple[NumaVie
     return tuple(NumaView(id, tuple(cpus[bounds[i] : bounds[i + 1]]), memory // len(ids)) for i, id in enumerate(ids))
 
 
-def loads(library: str) -> bool:
+def can_load_library(library: str) -> bool:
     """Return whether a library can be preloaded; the loader only prints errors."""
     run = subprocess.run(["/bin/true"], env={"LD_PRELOAD": library}, capture_output=True, timeout=10, check=False)
     return run.returncode == 0 and b"cannot be preloaded" not in run.stderr
 
 
-def view_of(card: Card, mode: str, evidence: str) -> GpuView:
+def build_gpu_view(card: Card, mode: str, evidence: str) -> GpuView:
     """Convert a card of the agent. mode, evidence: for whole cards."""
     if card.part_of:
         mode, evidence = MIG, MIG_WORDS

@@ -128,7 +128,7 @@ def _delegate(parent: str) -> bool:
                 if name not in Path(folder, "cgroup.subtree_control").read_text().split():
                     Path(folder, "cgroup.subtree_control").write_text(f"+{name}")
     except OSError:
-        cgroups.remove(parent, patience_s=0.01)
+        cgroups.remove_group(parent, patience_s=0.01)
         return False
     return True
 
@@ -154,4 +154,4 @@ def _trial(parent: str, make: Callable[..., str], *numbers: int) -> bool:
     except (OSError, subprocess.TimeoutExpired):
         return False
     finally:
-        cgroups.remove(os.path.join(parent, name))
+        cgroups.remove_group(os.path.join(parent, name))

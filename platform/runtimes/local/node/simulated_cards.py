@@ -118,7 +118,7 @@ CUT = {
 ALIASES = {"DGX-1V": "8xV100-NVLink", "DGX-A100": "8xA100-NVLink", "DGX-H100": "8xH100-NVLink"}
 
 
-def known_names() -> list[str]:
+def list_known_names() -> list[str]:
     return [*CARDS, *MACHINES, *CUT, *ALIASES]
 
 
@@ -152,7 +152,7 @@ def _parse(text: str) -> tuple[int, str]:
     by_lower = {name.lower(): name for name in (*CARDS, *MACHINES, *CUT)}
     name = by_lower.get(match["name"].lower()) if match else None
     if match is None or name is None:
-        raise UnknownProfile(f"No such GPUs to simulate: {text!r}. Known are: {', '.join(known_names())}.")
+        raise UnknownProfile(f"No such GPUs to simulate: {text!r}. Known are: {', '.join(list_known_names())}.")
     count, most = int(match["count"] or 1), 8 if name in MACHINES else MOST_CARDS
     if not 1 <= count <= most:
         raise UnknownProfile(f"{text!r}: between 1 and {most} of {name} can be simulated on one machine.")

@@ -29,17 +29,17 @@ def make_pids_group(parent: str, task: str, most: int) -> str:
     return _make(parent, task, {"pids.max": most})
 
 
-def groups_of(plan: dict, task: str) -> list[str]:
+def list_group_paths(plan: dict, task: str) -> list[str]:
     """Return a task's groups by its plan, also without a shim."""
     parents = (plan["memory_parent"], plan["cpu_parent"], plan.get("pids_parent"))  # missing in older plans
     return [os.path.join(parent, task) for parent in dict.fromkeys(parents) if parent]
 
 
-def enter(group: str) -> None:
+def enter_group(group: str) -> None:
     _put(group, "cgroup.procs", os.getpid())
 
 
-def members(group: str) -> list[int]:
+def list_members(group: str) -> list[int]:
     try:
         with open(os.path.join(group, "cgroup.procs")) as file:
             return [int(line) for line in file]
@@ -47,16 +47,16 @@ def members(group: str) -> list[int]:
         return []
 
 
-def oom_kills(kind: str, group: str) -> int:
+def count_oom_kills(kind: str, group: str) -> int:
     return _count(group, "memory.events" if kind == V2 else "memory.oom_control", "oom_kill")
 
 
-def refused_processes(group: str) -> int:
+def count_refused_forks(group: str) -> int:
     """Count forks that the kernel refused."""
     return _count(group, "pids.events", "max")
 
 
-def peak_mib(kind: str, group: str) -> int | None:
+def read_peak_mib(kind: str, group: str) -> int | None:
     name = "memory.peak" if kind == V2 else "memory.max_usage_in_bytes"
     try:
         with open(os.path.join(group, name)) as file:
@@ -65,7 +65,7 @@ def peak_mib(kind: str, group: str) -> int | None:
         return None
 
 
-def remove(group: str, patience_s: float = 1.0) -> None:
+def remove_group(group: str, patience_s: float = 1.0) -> None:
     """Remove an empty group, retrying while the kernel releases processes."""
     until = time.monotonic() + patience_s
     while time.monotonic() < until:

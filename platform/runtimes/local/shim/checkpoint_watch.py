@@ -12,10 +12,10 @@ import socket
 import sys
 import time
 
-from runtimes.local.isolation import die_with_parent, drop_to, enter_view
-from runtimes.local.shim.helpers import ReportPipe, spawn
+from runtimes.local.isolation import die_with_parent, drop_privileges, enter_namespaces
+from runtimes.local.shim.helpers import ReportPipe, spawn_helper
 from runtimes.local.taskdir import TaskDir
-from runtimes.storage.newest_change import newest_change
+from runtimes.storage.newest_change import find_newest_change
 
 LAST_CHECK_S = 5.0  # the directory may hang
 
@@ -30,7 +30,9 @@ class CheckpointWatch:
         self.channel, theirs = socket.socketpair()
         account = ["" if plan[name] is None else str(plan[name]) for name in ("uid", "gid")]
         args = [plan["checkpoint"]["dir"], *account, str(plan["checkpoint"]["every_s"])]
-        self.pid: int | None = spawn(plan["path"], "checkpoint_watch", args, self.pipe.writer, 2, theirs.fileno())
+        self.pid: int | None = spawn_helper(
+            plan["path"], "checkpoint_watch", args, self.pipe.writer, 2, theirs.fileno()
+        )
         os.close(self.pipe.writer)
         theirs.close()
 
@@ -73,13 +75,13 @@ def main(folder: str, uid: str, gid: str, every_s: str) -> None:
     if not begun:
         return
     if namespaces:
-        enter_view(*namespaces)
-    drop_to(*(int(number) if number else None for number in (uid, gid)))
+        enter_namespaces(*namespaces)
+    drop_privileges(*(int(number) if number else None for number in (uid, gid)))
     die_with_parent()  # cleared by changing the account
     reported, over = 0.0, False
     while not over:
         over = bool(select.select([channel], [], [], float(every_s))[0])
-        newest = min(newest_change(folder), time.time())
+        newest = min(find_newest_change(folder), time.time())
         if newest > reported:
             reported = newest
             print(json.dumps({"at": newest}), flush=True)

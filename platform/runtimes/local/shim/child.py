@@ -26,19 +26,19 @@ def become_job(plan: dict, go: int, out: int, report: int) -> None:
             os._exit(0)  # the shim is gone
         close_all_but(out, report)
         if plan["namespaces"]:
-            isolation.open_view()
+            isolation.unshare_mounts()
             if plan["uid"] is not None:
                 copy = os.path.join(os.path.dirname(plan["scratch"]), "passwd")
                 isolation.name_account(copy, plan["uid"], plan["gid"], *plan["account"])
             libraries = slice_mounts.open_files(plan)
-            isolation.hide(plan["hide"], mounts.open_sources(plan))
-            slice_mounts.cover(libraries)
-            tell(report, ready=True)
+            isolation.hide_paths(plan["hide"], mounts.open_sources(plan))
+            slice_mounts.mount_files(libraries)
+            write_record(report, ready=True)
             _lead_namespace(plan, out, report)
-        tell(report, ready=True)
+        write_record(report, ready=True)
         _exec(plan, out)
     except BaseException as error:
-        tell(report, error=_words(error, plan))
+        write_record(report, error=_words(error, plan))
     finally:
         os._exit(127)
 
@@ -48,7 +48,7 @@ def run_alone(path: str) -> None:
     with open(path) as file:
         plan = json.load(file)["plan"] | {"groups": []}
     mounts.make_scratch(plan)
-    mounts.prepare(plan)
+    mounts.prepare_mounts(plan)
     go_r, go_w = os.pipe2(os.O_CLOEXEC)
     os.write(go_w, b"g")
     if plan["namespaces"]:
@@ -59,7 +59,7 @@ def run_alone(path: str) -> None:
     sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) and 1)
 
 
-def tell(report: int, **record) -> None:
+def write_record(report: int, **record) -> None:
     os.write(report, json.dumps(record).encode() + b"\n")
 
 
@@ -70,7 +70,7 @@ def _lead_namespace(plan: dict, out: int, report: int) -> None:
         try:
             _exec(plan, out)
         except BaseException as error:
-            tell(report, error=_words(error, plan))
+            write_record(report, error=_words(error, plan))
         os._exit(127)
     os.close(out)
     signal.signal(signal.SIGTERM, lambda *_: _signal_others())
@@ -82,7 +82,7 @@ def _lead_namespace(plan: dict, out: int, report: int) -> None:
         except ChildProcessError:
             os._exit(0)
         if pid == main:
-            tell(report, status=status)
+            write_record(report, status=status)
             signal.setitimer(signal.ITIMER_REAL, max(plan["grace_s"], 0.001))  # for what is left
             _signal_others()
 
@@ -99,7 +99,7 @@ def enter_limits(plan: dict) -> None:
     if plan["cpus"]:
         os.sched_setaffinity(0, plan["cpus"])
     for group in plan["groups"]:
-        cgroups.enter(group)
+        cgroups.enter_group(group)
     if plan["processes_most"] and not plan["pids_parent"] and plan["uid"] is not None:
         most = plan["processes_most"]
         resource.setrlimit(resource.RLIMIT_NPROC, (most, most))  # of the whole account, so not the platform's own
@@ -109,12 +109,12 @@ def enter_limits(plan: dict) -> None:
 
 def run_program(plan: dict, argv: list[str], env: dict[str, str], cwd: str, ends: tuple[int, int, int]) -> None:
     """Drop rights and exec argv. ends: stdin, stdout, stderr. Raises OSError."""
-    env = slice_mounts.environment(plan, env)
+    env = slice_mounts.add_library_path(plan, env)
     kept = [os.dup(fd) if fd < 3 else fd for fd in ends]  # not overwritten by dup2
     for target, fd in enumerate(kept):
         os.dup2(fd, target)
     os.umask(0o022)
-    isolation.drop_to(plan["uid"], plan["gid"])
+    isolation.drop_privileges(plan["uid"], plan["gid"])
     if not plan["namespaces"]:
         isolation.die_with_parent()  # cleared by changing the account
     os.chdir(cwd)

@@ -9,7 +9,7 @@ from contextlib import nullcontext
 
 from agent.gpu.policy import GpuPolicy
 from runtimes.local import isolation
-from runtimes.local.shim.helpers import ReportPipe, spawn
+from runtimes.local.shim.helpers import ReportPipe, spawn_helper
 from runtimes.local.shim.output import CappedLog
 from runtimes.local.taskdir import TaskDir
 
@@ -46,7 +46,7 @@ class GpuGuard:
         self._warn(self.policy.mark_unwatched("its keeper was killed"))
         self._report()
         try:
-            with isolation.outside(first) if self.plan["namespaces"] else nullcontext():
+            with isolation.outside_pid_namespace(first) if self.plan["namespaces"] else nullcontext():
                 self._start_keeper()
         except OSError as error:
             self._warn([f"The GPU memory of this task is not watched any more: {error.strerror}."])
@@ -59,7 +59,7 @@ class GpuGuard:
         plan, self.pipe = self.plan, ReportPipe(self.poll)
         folder = plan["slice"]["folder"] if plan["slice"] else ""
         args = [json.dumps(plan["path"]), ",".join(plan["gpu_limits"]), str(plan["gpu_every_s"]), folder]
-        self.keeper = spawn(plan["path"], "gpu_keeper", args, self.pipe.writer, 2)
+        self.keeper = spawn_helper(plan["path"], "gpu_keeper", args, self.pipe.writer, 2)
         os.close(self.pipe.writer)
 
     def _warn(self, warnings: list[str]) -> None:

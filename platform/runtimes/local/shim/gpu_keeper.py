@@ -13,7 +13,7 @@ import sys
 import time
 
 from runtimes.local.isolation import die_with_parent
-from runtimes.local.shim.helpers import spawn
+from runtimes.local.shim.helpers import spawn_helper
 
 FIRST_S, LONGEST_S = 0.5, 60.0
 """Pause after the first end, doubled with each further one."""
@@ -41,7 +41,7 @@ def _patience_s(every_s: float) -> float:
 
 def _follow(path: list[str], args: list[str], patience_s: float) -> str:
     read, write = os.pipe2(os.O_CLOEXEC)
-    pid = spawn(path, "gpu_watch", args, out=write, err=2)
+    pid = spawn_helper(path, "gpu_watch", args, out=write, err=2)
     os.close(write)
     try:
         why = _relay(read, patience_s)

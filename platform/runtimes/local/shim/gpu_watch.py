@@ -25,11 +25,11 @@ def main(uuids: str, every_s: str, folder: str, shim: str) -> None:
     cards = {uuid: pynvml.nvmlDeviceGetHandleByUUID(uuid) for uuid in uuids.split(",")}
     account = Account(folder) if folder else None
     while True:
-        print(json.dumps(look(cards, account, int(shim))), flush=True)
+        print(json.dumps(read_use(cards, account, int(shim))), flush=True)
         time.sleep(float(every_s))
 
 
-def look(cards: dict, account: "Account | None", shim: int) -> dict[str, dict[str, int]]:
+def read_use(cards: dict, account: "Account | None", shim: int) -> dict[str, dict[str, int]]:
     before = account.ask() if account else {}
     family = find_family(shim)
     held = {

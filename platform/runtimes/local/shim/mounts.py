@@ -18,7 +18,7 @@ from runtimes.storage.open_beneath import open_beneath
 FOLDER = os.O_PATH | os.O_DIRECTORY
 
 
-def prepare(plan: dict) -> None:
+def prepare_mounts(plan: dict) -> None:
     """Create or link folders with the job's rights, and store each bind's identity. Raises OSError."""
     for bind in plan["binds"]:
         try:
@@ -29,7 +29,7 @@ def prepare(plan: dict) -> None:
 
 
 def make_scratch(plan: dict) -> None:
-    """Create scratch folders and `gang_files`, before the job could plant links."""
+    """Create scratch folders and `build_gang_files`, before the job could plant links."""
     scratch, uid, gid = plan["scratch"], plan["uid"], plan["gid"]
     made = [scratch, *(os.path.join(scratch, name) for name in ("home", "work", "tmp", "hosts"))]
     for path in made:
@@ -44,9 +44,9 @@ def make_scratch(plan: dict) -> None:
 
 
 def open_sources(plan: dict) -> list[tuple[int, str, str, bool]]:
-    """Return (descriptor, base, below, read_only) of binds, after `open_view`.
+    """Return (descriptor, base, below, read_only) of binds, after `unshare_mounts`.
 
-    We may be root, so folders must be those that `prepare` allowed.
+    We may be root, so folders must be those that `prepare_mounts` allowed.
     """
     found = []
     for bind in plan["binds"]:

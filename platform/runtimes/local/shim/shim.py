@@ -18,19 +18,19 @@ from runtimes.local.processes import (
     handles_signal,
     list_descendants,
     list_processes,
-    proportional_mib,
     read_boot_id,
     read_process,
-    resident_mib,
     send_signal,
+    sum_proportional_mib,
+    sum_resident_mib,
 )
 from runtimes.local.shim import cgroups, mounts, slice_mounts
 from runtimes.local.shim.checkpoint_watch import CheckpointWatch
 from runtimes.local.shim.child import FORWARDED, become_job
 from runtimes.local.shim.gpu_guard import GpuGuard
-from runtimes.local.shim.helpers import ReportPipe, spawn, unregister
+from runtimes.local.shim.helpers import ReportPipe, spawn_helper, unregister
 from runtimes.local.shim.output import CappedLog
-from runtimes.local.taskdir import TaskDir, exit_record
+from runtimes.local.taskdir import TaskDir, build_exit_record
 
 TICK_S = 1.0  # checks memory, and stop files without signal
 KILL_EVERY_S = 0.05
@@ -130,7 +130,7 @@ class Shim:
         plan = self.plan
         account = [str(plan[name]) if plan[name] is not None else "" for name in ("uid", "gid")]
         target = os.path.join(plan["scratch"], "work")
-        pid = spawn(plan["path"], "unpack", [plan["code_path"], target, *account], self.out_w, self.out_w)
+        pid = spawn_helper(plan["path"], "unpack", [plan["code_path"], target, *account], self.out_w, self.out_w)
         while True:
             self.poll.poll(1000 * TICK_S)
             self._copy_output()
@@ -146,7 +146,7 @@ class Shim:
 
     def _launch(self) -> None:
         plan = self.plan
-        mounts.prepare(plan)
+        mounts.prepare_mounts(plan)
         self._make_groups()
         if plan["gpu_limits"]:
             self.gpus = GpuGuard(self.task, plan, self.poll, self.log)
@@ -180,7 +180,7 @@ class Shim:
             cgroups.make_cpu_group(parent, task, plan["cpu_milli"])
         if parent := plan["pids_parent"]:
             self.pids_group = cgroups.make_pids_group(parent, task, plan["processes_most"])
-        plan["groups"] = cgroups.groups_of(plan, task)
+        plan["groups"] = cgroups.list_group_paths(plan, task)
 
     # run
 
@@ -269,13 +269,13 @@ class Shim:
         if self.over:
             return
         if self.memory_group is not None:
-            if cgroups.oom_kills(self.plan["memory_kind"], self.memory_group):
+            if cgroups.count_oom_kills(self.plan["memory_kind"], self.memory_group):
                 self._end("out_of_memory", self._memory_words(), 0)
             return
         tree = self._tree()
-        used = resident_mib(tree)
+        used = sum_resident_mib(tree)
         if used > self.plan["memory_mib"]:
-            used = proportional_mib(tree)
+            used = sum_proportional_mib(tree)
         self.peak_mib = max(self.peak_mib or 0, used)
         if used > self.plan["memory_mib"]:
             self._end("out_of_memory", f"It used {used} MiB of memory; its limit is {self.plan['memory_mib']} MiB.", 0)
@@ -384,19 +384,19 @@ class Shim:
             self.checkpoints.read_reports()
         kind = self.plan["memory_kind"]
         if self.memory_group is not None:
-            self.peak_mib = cgroups.peak_mib(kind, self.memory_group)
+            self.peak_mib = cgroups.read_peak_mib(kind, self.memory_group)
             killed = self.status is None or self.status != 0
-            if cgroups.oom_kills(kind, self.memory_group) and killed and not self.cause:
+            if cgroups.count_oom_kills(kind, self.memory_group) and killed and not self.cause:
                 self.cause, self.detail = "out_of_memory", self._memory_words()
         if self.status and not self.cause:
-            if self.pids_group is not None and cgroups.refused_processes(self.pids_group):
+            if self.pids_group is not None and cgroups.count_refused_forks(self.pids_group):
                 self.detail = f"It wanted more than {self.plan['processes_most']} processes and threads, its limit."
-            if refused := slice_mounts.refusals(self.plan):
+            if refused := slice_mounts.count_refusals(self.plan):
                 self.detail = f"Its slice of GPU memory was full: refused requests for more: {refused}."
         if self.gpus is not None:
             self.gpus.stop()
         for group in self.plan.get("groups", ()):
-            cgroups.remove(group)
+            cgroups.remove_group(group)
         self._write_exit(self._exit_record())
 
     def _exit_record(self) -> dict:
@@ -408,7 +408,7 @@ class Shim:
             number = os.WTERMSIG(self.status)
         elif ran and self.status is not None:
             code = os.WEXITSTATUS(self.status)
-        return exit_record(
+        return build_exit_record(
             self.cause,
             self.detail,
             self.epoch,

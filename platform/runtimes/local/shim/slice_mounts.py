@@ -9,7 +9,7 @@ REFUSED_AT = 88  # in the usage file: 16 uint64, by card
 
 
 def open_files(plan: dict) -> list[tuple[int, str, bool]]:
-    """Return (descriptor, target, read-only), after `open_view`, before hiding."""
+    """Return (descriptor, target, read-only), after `unshare_mounts`, before hiding."""
     if not plan["slice"] or not plan["namespaces"]:
         return []
     folder, seen_at = plan["slice"]["folder"], plan["slice"]["seen_at"]
@@ -19,7 +19,7 @@ def open_files(plan: dict) -> list[tuple[int, str, bool]]:
     return [(os.open(path, os.O_PATH | os.O_CLOEXEC), target, read_only) for path, target, read_only in places]
 
 
-def cover(files: list[tuple[int, str, bool]]) -> None:
+def mount_files(files: list[tuple[int, str, bool]]) -> None:
     """Mount files after all else; closes descriptors."""
     for fd, target, read_only in files:
         if os.path.exists(target):  # not hidden
@@ -27,7 +27,7 @@ def cover(files: list[tuple[int, str, bool]]) -> None:
         os.close(fd)
 
 
-def refusals(plan: dict) -> int:
+def count_refusals(plan: dict) -> int:
     """Count memory requests refused by the slice. Source: agent/slice/README.md"""
     if not plan.get("slice"):
         return 0
@@ -38,7 +38,7 @@ def refusals(plan: dict) -> int:
         return 0
 
 
-def environment(plan: dict, env: dict[str, str]) -> dict[str, str]:
+def add_library_path(plan: dict, env: dict[str, str]) -> dict[str, str]:
     """Put our libraries first in LD_LIBRARY_PATH."""
     if not plan["slice"]:
         return env

@@ -8,14 +8,14 @@ import sys
 
 from common.archive import unpack_archive
 from common.errors import InvalidInput
-from runtimes.local.isolation import die_with_parent, drop_to
+from runtimes.local.isolation import die_with_parent, drop_privileges
 
 
 def main(archive: str, target: str, uid: str, gid: str) -> None:
     """Unpack as uid and gid ("" for the platform's); exit 1 with a message on failure."""
     die_with_parent()
     file = open(archive, "rb")  # noqa: SIM115 - opened as the platform, read as the job: only we may see the archive
-    drop_to(int(uid) if uid else None, int(gid) if gid else None)
+    drop_privileges(int(uid) if uid else None, int(gid) if gid else None)
     die_with_parent()  # cleared by changing the account
     try:
         unpack_archive(file, os.fstat(file.fileno()).st_size, target)

@@ -45,14 +45,14 @@ def make_slice(
     real.mkdir(mode=0o755)
     for name in SHIMS:
         driver_dir = os.path.join(seen_at, "driver")
-        slice_library.put_shim(library, name, folder, driver_dir=driver_dir, slice_dir=seen_at)
+        slice_library.install_shim(library, name, folder, driver_dir=driver_dir, slice_dir=seen_at)
         if namespaces:
             (real / name).touch(mode=0o644)  # mount point
         else:
             (real / name).symlink_to(driver.real[name])
     shutil.copy(library / SLICECTL, folder)
     limits = {share.uuid: share.memory_mib for share in shares}
-    slice_library.create(library, folder, limits, context_bytes)
+    slice_library.create_slice(library, folder, limits, context_bytes)
     usage = folder / "usage"
     if isolation.own_uid:
         os.chown(usage, uid, -1)

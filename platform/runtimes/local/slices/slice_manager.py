@@ -35,7 +35,7 @@ class SliceManager:
     @property
     def library(self) -> Path:
         given = self.config.slice_library
-        return Path(given) if given else slice_library.place_of(self.config.data_dir)
+        return Path(given) if given else slice_library.library_path(self.config.data_dir)
 
     @property
     def placement(self) -> str:
@@ -103,18 +103,18 @@ class SliceManager:
         if not plan["guarded"]:
             raise OSError("Jobs share the platform's account here: nobody could tell who changed a limit.")
         folder = Path(plan["folder"])
-        before = {card["uuid"]: card["limit_bytes"] >> 20 for card in slice_library.show(folder, folder)["cards"]}
+        before = {card["uuid"]: card["limit_bytes"] >> 20 for card in slice_library.read_slice(folder, folder)["cards"]}
         if unknown := limits_mib.keys() - before:
             raise OSError(f"Its slice has no card {', '.join(sorted(unknown))}.")
         done: list[str] = []
         try:
             for uuid, mib in limits_mib.items():
-                slice_library.resize(folder, folder, uuid, mib)
+                slice_library.resize_slice(folder, folder, uuid, mib)
                 done.append(uuid)
         except OSError:
             for uuid in done:
                 with suppress(OSError):
-                    slice_library.resize(folder, folder, uuid, before[uuid])
+                    slice_library.resize_slice(folder, folder, uuid, before[uuid])
             raise
 
     def _selftest(self, name: str, driver: Driver, uuid: str) -> Selftest:

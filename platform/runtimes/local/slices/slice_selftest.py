@@ -34,7 +34,7 @@ from runtimes.local.node.isolation_probe import NOBODY, run_python
 from runtimes.local.plan import build_plan
 from runtimes.local.slices.driver import Driver
 from runtimes.local.slices.slice_dirs import make_slice
-from runtimes.storage.file_lock import alone
+from runtimes.storage.file_lock import hold_file_lock
 
 ROOM_MIB = 1024  # contexts count for MPS, not for us
 WITHIN_S = 60
@@ -118,7 +118,7 @@ class Selftest:
 def remember_success(data_dir: Path, name: str, key: list, test: Callable[[], SliceTrial]) -> SliceTrial:
     """Return the success stored for `key`, else test; others wait, then read it. Raises what `test` raises."""
     stored = data_dir / f"{name}.json"
-    with alone(data_dir / f".{name}"):
+    with hold_file_lock(data_dir / f".{name}"):
         with suppress(OSError, ValueError, KeyError, TypeError):
             known = json.loads(stored.read_text())
             if known["key"] == key:
