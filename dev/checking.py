@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from dev import architecture_picture, import_check, translations, version
+from dev import architecture_picture, import_check, job_file, translations, version
 
 ROOT = Path(__file__).resolve().parents[1]
 BIN = Path(sys.executable).parent
@@ -53,6 +53,7 @@ def quick_checks(fix: bool) -> list[tuple[str, Callable[[], str]]]:
         ("one version", lambda: version.check(fix)),
         ("glossary", command(sys.executable, "-m", "dev.glossary")),
         ("architecture picture", lambda: architecture_picture.check(fix)),
+        ("job file's schema", lambda: job_file.check(fix)),
         ("vendored files", command("bin/vendor", "--check")),
     ]
 

@@ -11,6 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from common.errors import NotFound
+from jobs.jobfile.schema import editor_schema
 from portal.access.ssh_endpoint import find_ssh_endpoint
 from portal.api.permissions import ANYBODY
 from portal.api.view import ApiView
@@ -52,6 +53,17 @@ class Description(ApiView):
     @extend_schema(exclude=True)
     def get(self, request: Request) -> Response:
         return Response(describe())
+
+
+class JobSchema(ApiView):
+    """The JSON Schema of a job file, for editors."""
+
+    scopes = {"GET": ANYBODY}
+    operations = {"GET": "get_job_schema"}
+
+    @extend_schema(exclude=True)
+    def get(self, request: Request) -> Response:
+        return Response(editor_schema())
 
 
 class Nowhere(ApiView):

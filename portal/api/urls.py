@@ -125,5 +125,6 @@ urlpatterns = [
     path("capacity", nodes.Capacity.as_view(), name="api-capacity"),
     path("version", about.Version.as_view(), name="api-version"),
     path("openapi.json", about.Description.as_view(), name="api-openapi"),
+    path("job.schema.json", about.JobSchema.as_view(), name="api-job-schema"),
     re_path(r"^(?P<path>.*)$", about.Nowhere.as_view(), name="api-nowhere"),
 ]

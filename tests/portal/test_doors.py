@@ -129,6 +129,7 @@ API = {
     ("api-capacity", "GET"): (401, 200, 403),
     ("api-version", "GET"): (200, 200, 200),
     ("api-openapi", "GET"): (200, 200, 200),
+    ("api-job-schema", "GET"): (200, 200, 200),
     **{("api-nowhere", method): (404, 404, 404) for method in METHODS},
 }
 # Pages know sessions only: a token is nobody to them.

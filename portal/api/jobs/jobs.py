@@ -4,7 +4,6 @@ import re
 from collections.abc import Callable
 
 from django.db.models import Prefetch, Q, prefetch_related_objects
-from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -35,12 +34,13 @@ from portal.api.http.lists import (
 )
 from portal.api.http.problems import problem
 from portal.api.jobs.shapes import EventShape, JobShape, TaskShape, WaitAnswer, show_start, show_wait
-from portal.api.schema import Problem
+from portal.api.schema import JOB_FILE, Problem
 from portal.api.view import ApiView, read_query
 from scheduler.preview.preview import check_possible, runtime_has_containers, runtime_resizes
 from scheduler.preview.start_forecasts import load_forecasts
 
 MAX_BULK = 200
+BODY = dict.fromkeys((JSON, *YAML), JOB_FILE)
 JOB_ID = re.compile(r"job-([1-9][0-9]{0,17})")
 SORTS = {"submitted_at": read_moment, "priority": read_small_number, "name": read_name}
 TASKS = Prefetch("tasks", Task.objects.select_related("job", "node"))
@@ -90,7 +90,7 @@ class JobList(ApiView):
 
     @extend_schema(
         parameters=[KEY],
-        request={JSON: OpenApiTypes.OBJECT, YAML[0]: OpenApiTypes.STR, YAML[1]: OpenApiTypes.STR},
+        request=BODY,
         responses={201: OpenApiResponse(JobShape, "The job, and its address in Location.")},
     )
     def post(self, request: Request) -> Response:

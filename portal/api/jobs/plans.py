@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema, extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -17,7 +16,7 @@ from jobs.states import JobState
 from portal.api.http.bodies import JSON, MAX_JSON, MAX_YAML, YAML, media_type, read_body
 from portal.api.http.fields import Reason, one_of, show_reasons
 from portal.api.http.problems import problem
-from portal.api.jobs.jobs import find_job
+from portal.api.jobs.jobs import BODY, find_job
 from portal.api.jobs.shapes import StartRange, show_start
 from portal.api.schema import Problem
 from portal.api.view import ApiView
@@ -97,7 +96,7 @@ class JobsPlan(ApiView):
     rates = {"POST": ("plans",)}
 
     @extend_schema(
-        request={JSON: OpenApiTypes.OBJECT, YAML[0]: OpenApiTypes.STR, YAML[1]: OpenApiTypes.STR},
+        request=BODY,
         responses=PlanShape,
     )
     def post(self, request: Request) -> Response:

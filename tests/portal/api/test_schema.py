@@ -24,6 +24,7 @@ from schemathesis.specs.openapi.checks import (
 
 from accounts.models import ApiToken
 from common.digests import digest_of
+from jobs.jobfile.schema import job_schema
 from portal.api.about import describe
 from portal.api.urls import urlpatterns
 
@@ -110,12 +111,25 @@ def test_the_description_is_served_to_everybody():
     assert served["openapi"].startswith("3.1") and "/api/v1/jobs/{job_id}:stop" in served["paths"]
 
 
+@pytest.mark.django_db
+def test_editors_get_the_schema_of_a_job_file():
+    assert Api().get("job.schema.json").json() == json.loads((ROOT / "docs/job.schema.json").read_text())
+
+
 def test_every_address_is_described():
-    hidden = {"api-openapi", "api-nowhere"}
+    hidden = {"api-openapi", "api-job-schema", "api-nowhere"}
     described = {path.removeprefix("/api/v1/") for path in describe()["paths"]}
     for pattern in urlpatterns:
         path = re.sub(r"<\w+:(\w+)>", r"{\1}", str(pattern.pattern))
         assert pattern.name in hidden or path in described, pattern.name
+
+
+def test_the_body_of_a_submit_is_the_job_file():
+    described = describe()
+    for path in ("/api/v1/jobs", "/api/v1/jobs:plan"):
+        for body in described["paths"][path]["post"]["requestBody"]["content"].values():
+            assert body["schema"] == {"$ref": "#/components/schemas/JobFile"}
+    assert described["components"]["schemas"]["JobFile"] == job_schema(yaml=False)
 
 
 def test_every_operation_says_who_may_use_it_and_no_two_have_one_name():
