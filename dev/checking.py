@@ -53,7 +53,7 @@ def quick_checks(fix: bool) -> list[tuple[str, Callable[[], str]]]:
         ("one version", lambda: version.check(fix)),
         ("glossary", command(sys.executable, "-m", "dev.glossary")),
         ("architecture picture", lambda: architecture_picture.check(fix)),
-        ("job file's schema", lambda: job_file.check(fix)),
+        ("schema and table of the job file", lambda: job_file.check(fix)),
         ("vendored files", command("bin/vendor", "--check")),
     ]
 

@@ -63,7 +63,10 @@ RETRY = Keys(
     (
         Field("times", Whole(0, 100), "How often the job is started again.", "3"),
         Field(
-            "when", Choices(RETRY_WHEN, later=("nccl_timeout",)), "The reasons for which it is.", "not its own fault"
+            "when",
+            Choices(RETRY_WHEN, later=("nccl_timeout",)),
+            "The reasons for which it is.",
+            "those that are not its own fault",
         ),
     ),
     short="times",
@@ -104,13 +107,13 @@ JOB = Keys(
     (
         Field("kind", Choice(("batch",), later=("notebook", "interactive", "service")), "The kind of job.", "batch"),
         Field("name", NAME, "The job's name.", "from the command"),
-        Field("team", NAME, "The team whose quota it uses.", "your team"),
-        Field("pool", NAME, "The pool it runs in.", "the team's"),
+        Field("team", NAME, "The team whose quota it uses.", "your only team"),
+        Field("pool", NAME, "The pool it runs in.", "the team's first in which it could run"),
         Field(
             "image",
             IMAGE,
             "A container image, by its name in the catalogue or in full.",
-            "the pool's",
+            "the installation's",
             examples=("pytorch",),
         ),
         Field(
@@ -120,7 +123,13 @@ JOB = Keys(
             "none",
             examples=(".",),
         ),
-        Field("run", RUN, "The command of each task, for a shell.", "", examples=("python train.py",)),
+        Field(
+            "run",
+            RUN,
+            "The command of each task, for a shell.",
+            "required without roles",
+            examples=("python train.py",),
+        ),
         *_TASK,
         Field(
             "nodes",
@@ -145,7 +154,7 @@ JOB = Keys(
             "retry",
             RETRY,
             "How often it is started again, and for which reasons.",
-            "3, if not its own fault",
+            "3 times, for reasons that are not its own fault",
             examples=(3,),
         ),
         Field("preemptible", Flag(), "Whether it may be stopped for others; it is then queued again.", "false"),
