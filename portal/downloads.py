@@ -13,7 +13,7 @@ from django.http import HttpRequest, StreamingHttpResponse
 from django.utils.http import content_disposition_header
 
 from common.errors import Conflict, RangeOutside
-from common.text import shorten
+from common.text import shorten_text
 from runtimes.storage.file_store import Archive, Entry, FileStore
 
 PIECE = 256 * 1024
@@ -129,7 +129,7 @@ def etag_of(entry: Entry) -> str:
 
 
 def _closed(response: StreamingHttpResponse, path: str) -> StreamingHttpResponse:
-    name = shorten(path.rpartition("/")[2], 255).replace("\ufffd", "_")
+    name = shorten_text(path.rpartition("/")[2], 255).replace("\ufffd", "_")
     response["Content-Type"] = OPAQUE
     response["Content-Disposition"] = content_disposition_header(True, name) or "attachment"
     response["Content-Security-Policy"] = SANDBOX

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from images.held import load_holders, usable_nodes
+from images.image_locations import filter_usable_nodes, load_image_locations
 from images.models import Fetch, Image
 
 PROBLEMS = {
@@ -48,7 +48,7 @@ class ImageView:
 
 def view_images(images: Iterable[Image]) -> list[ImageView]:
     images = list(images)
-    holders, of_nodes = load_holders(images), usable_nodes().count()
+    holders, of_nodes = load_image_locations(images), filter_usable_nodes().count()
     fetches = Fetch.objects.filter(image__in=images).select_related("node").order_by("node__name")
     tried: dict[int, list[Fetch]] = defaultdict(list)
     for fetch in fetches:

@@ -17,7 +17,7 @@ from django.utils.translation import gettext as _
 from accounts.models import User
 from events.models import Notice
 from events.notices import drop_old_notices
-from events.outgoing import claim_batches, finish
+from events.outgoing import claim_batches, record_try
 from jobs.time_limit_warning import warn_of_ends
 from portal.access.event_visibility import load_event_visibility
 from portal.wording.notices import view_notice
@@ -64,7 +64,7 @@ def _mail_all(mails: list[tuple[Notice, User]]) -> None:
     except OSError as away:
         log.warning("%s mails were not sent: %s", len(mails), away)
         for notice, _user in mails:
-            finish(notice, sent=False, error="mail_refused")
+            record_try(notice, sent=False, error="mail_refused")
 
 
 def _is_visible(delivery: Delivery) -> bool:
@@ -78,7 +78,7 @@ def _mails_of(batch: list[Notice]) -> Iterator[tuple[Notice, User]]:
     for notice in batch:
         user = users.get(notice.user_id)
         if not settings.TESSERA_MAIL or user is None or not user.email:
-            finish(notice, sent=False, again=False, error="no_address" if settings.TESSERA_MAIL else "no_mail")
+            record_try(notice, sent=False, again=False, error="no_address" if settings.TESSERA_MAIL else "no_mail")
         else:
             yield notice, user
 
@@ -91,9 +91,9 @@ def _mail(server: BaseEmailBackend, notice: Notice, user: User) -> None:
         raise
     except (smtplib.SMTPException, ValueError) as refused:
         log.warning("mail of notice %s was not taken: %s", notice.pk, refused)
-        finish(notice, sent=False, error="mail_refused")
+        record_try(notice, sent=False, error="mail_refused")
     else:
-        finish(notice, sent=True)
+        record_try(notice, sent=True)
 
 
 def build_mail(notice: Notice, user: User) -> EmailMessage:

@@ -11,7 +11,7 @@ from jobs.jobfile.spec import JobSpec
 from jobs.models import Job
 from jobs.submit import submit_job
 from quotas.models import Quota
-from quotas.services import limit_of_everyone
+from quotas.services import get_default_limit
 from scheduler.preview.preview import check_possible, runtime_has_containers
 
 TEAM, ADMIN = "research", "admin"
@@ -34,7 +34,7 @@ echo "Done. This log was written to your browser as it happened."
 @transaction.atomic
 def prepare() -> tuple[User, bool]:
     """Return the first admin and whether it is new. Its team is guaranteed all cards."""
-    limit_of_everyone()
+    get_default_limit()
     admin = User.objects.filter(platform_role=PlatformRole.ADMIN).order_by("pk").first()
     if admin is not None:
         return admin, False

@@ -13,12 +13,12 @@ from django.utils import timezone
 
 from accounts.models import Membership, TeamRole
 from accounts.ssh_keys import add_ssh_key
-from cluster.agents import judge
+from cluster.agents import check_agents
 from cluster.models import Enrolment, Pool
-from common.digests import digest_of
+from common.secrets import digest_secret
 from events.notices import notify
-from files.shelves import find_shelf
-from files.uploads import append, begin_upload
+from files.areas import find_file_area
+from files.uploads import append_upload, begin_upload
 from jobs.code.upload import keep_code, pack_one_file
 from jobs.models import Job
 from jobs.states import TaskState
@@ -82,7 +82,7 @@ class World:
         at_weekends = make.window(cast.dev, Pool.objects.get(name="train"), weekdays="67")
         agent = make.agent(cast.node, make.report(make.reported_gpu(0)))
         Enrolment.objects.create(
-            node_name="n2", digest=digest_of(AGENT_TOKEN), expires_at=timezone.now() + timedelta(hours=1)
+            node_name="n2", digest=digest_secret(AGENT_TOKEN), expires_at=timezone.now() + timedelta(hours=1)
         )
         self.keep_files()
         self.path = {
@@ -126,7 +126,7 @@ class World:
             "registry": ["registry.corp"],
             "weekdays": [[1, 2]],
             "zone": ["Europe/Berlin"],
-            "seen": [judge([agent])[0].seen],
+            "seen": [check_agents([agent])[0].seen],
         }
 
     def bring_home(self, case) -> None:
@@ -141,11 +141,11 @@ class World:
             case.body = SUFFICES[case.operation.label]
 
     def keep_files(self) -> None:
-        store = find_shelf(self.ada, "home").store
+        store = find_file_area(self.ada, "home").store
         store.make_folder("data")
         for path, content in FILES.items():
             upload = begin_upload(user=self.ada, place="home", path=path, size=len(content))
-            append(user=self.ada, uuid=upload.uuid, offset=0, pieces=[content])
+            append_upload(user=self.ada, uuid=upload.uuid, offset=0, pieces=[content])
         copy_tree(self.files, self.kept)
 
     @contextmanager

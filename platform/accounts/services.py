@@ -13,8 +13,8 @@ from django.utils import timezone
 
 from accounts.models import ApiToken, LoginLink, Membership, PlatformRole, SshKey, Team, TeamRole, User
 from accounts.permissions import require
-from common.digests import digest_of
 from common.errors import FieldError, InvalidInput, NameTaken, NotFound
+from common.secrets import digest_secret
 from events.bus import publish_recheck, record
 
 SCOPES = (
@@ -126,7 +126,7 @@ def create_token(
         user=user,
         name=name.strip(),
         prefix=secret[:10],
-        digest=digest_of(secret),
+        digest=digest_secret(secret),
         scopes=sorted(set(scopes)),
         expires_at=timezone.now() + timedelta(days=days),
     )
@@ -157,7 +157,7 @@ def invite_person(*, actor: User, team: Team, role: str) -> str:
 
 def find_link(secret: str) -> LoginLink:
     """Return an unused, unexpired link. Raises NotFound."""
-    link = _live_links().filter(digest=digest_of(secret)).select_related("user", "team").first()
+    link = _live_links().filter(digest=digest_secret(secret)).select_related("user", "team").first()
     if link is None or (link.user and not link.user.is_active):
         raise NotFound(kind="link")
     return link
@@ -183,7 +183,7 @@ def accept_invitation(*, secret: str, username: str, password: str, full_name: s
 
 def _make_link(*, lifetime: timedelta, **fields: object) -> str:
     secret = secrets.token_urlsafe(32)
-    LoginLink.objects.create(digest=digest_of(secret), expires_at=timezone.now() + lifetime, **fields)
+    LoginLink.objects.create(digest=digest_secret(secret), expires_at=timezone.now() + lifetime, **fields)
     return f"/join/{secret}" if "team" in fields else f"/sign-in/{secret}"
 
 

@@ -16,10 +16,18 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from cluster.models import MACHINE_NAME, Agent, Enrolment, Gpu
-from cluster.reports import HeldBack, Reported, build_reported, capacity_of, check_report, fingerprint, list_held_back
-from common.digests import digest_of
+from cluster.reports import (
+    HeldBack,
+    Reported,
+    build_reported,
+    check_report,
+    fingerprint_report,
+    list_held_back,
+    read_capacity,
+)
 from common.errors import Conflict, FieldError, InvalidInput, NotFound, NotPermitted, StaleState
 from common.locks import lock_rows
+from common.secrets import digest_secret
 from events.bus import SYSTEM, Actor, hint, record
 
 TOKEN, KEY = "ten_", "tag_"
@@ -39,7 +47,7 @@ def invite_agent(*, actor: Actor, node_name: str) -> tuple[Enrolment, str]:
     token = TOKEN + secrets.token_urlsafe(32)
     row = Enrolment.objects.create(
         node_name=node_name,
-        digest=digest_of(token),
+        digest=digest_secret(token),
         created_by=actor.name,
         expires_at=timezone.now() + TOKEN_LASTS,
     )
@@ -54,20 +62,20 @@ def enrol_agent(*, token: str, key: str) -> Agent:
     word = _find_enrolment(token)
     agent = Agent.objects.filter(node_name=word.node_name).first()
     if word.used_at is not None:
-        if agent is None or agent.digest != digest_of(key) or agent.revoked_at is not None:
+        if agent is None or agent.digest != digest_secret(key) or agent.revoked_at is not None:
             raise NotPermitted("enrolment_used", node=word.node_name)
         return agent
     if word.expires_at <= timezone.now():
         raise NotPermitted("enrolment_expired", node=word.node_name)
     Enrolment.objects.filter(pk=word.pk).update(used_at=Now())
-    agent = _give_key(word.node_name, digest_of(key))
+    agent = _give_key(word.node_name, digest_secret(key))
     record(agent, "enrolled", actor=SYSTEM, params={"invited_by": word.created_by})
     return agent
 
 
 def find_agent(key: str) -> Agent | None:
     """Return the agent with this key, unless revoked."""
-    return Agent.objects.filter(digest=digest_of(key), revoked_at__isnull=True).first()
+    return Agent.objects.filter(digest=digest_secret(key), revoked_at__isnull=True).first()
 
 
 @transaction.atomic
@@ -86,7 +94,7 @@ def take_report(agent: Agent, report: dict[str, Any]) -> list[HeldBack]:
     Agent.objects.filter(pk=agent.pk).update(report=report, reported_at=Now())
     if changed:
         hint("take_inventory")
-    (judged,) = judge([Agent(node_name=agent.node_name, report=report, approved=agent.approved)])
+    (judged,) = check_agents([Agent(node_name=agent.node_name, report=report, approved=agent.approved)])
     return judged.held_back
 
 
@@ -94,11 +102,11 @@ def take_report(agent: Agent, report: dict[str, Any]) -> list[HeldBack]:
 def approve_agent(*, actor: Actor, node_name: str, seen: str) -> Agent:
     """Approve all that waits if it is still `seen`, the fingerprint. Raises NotFound, StaleState."""
     agent = _lock(node_name)
-    (judged,) = judge([agent])
+    (judged,) = check_agents([agent])
     if seen != judged.seen:
         raise StaleState(kind=Agent.KIND, was=seen)
     waiting = {one.uuid for one in judged.held_back if one.code != "card_elsewhere"}
-    fresh = {gpu["uuid"]: capacity_of(gpu) for gpu in agent.report.get("gpus", ()) if gpu["uuid"] in waiting}
+    fresh = {gpu["uuid"]: read_capacity(gpu) for gpu in agent.report.get("gpus", ()) if gpu["uuid"] in waiting}
     if fresh:
         agent.approved = {**agent.approved, **fresh}
         Agent.objects.filter(pk=agent.pk).update(approved=agent.approved)
@@ -114,10 +122,10 @@ class Judged:
 
     @property
     def seen(self) -> str:
-        return fingerprint(self.agent.report, self.held_back)
+        return fingerprint_report(self.agent.report, self.held_back)
 
 
-def judge(agents: Iterable[Agent]) -> list[Judged]:
+def check_agents(agents: Iterable[Agent]) -> list[Judged]:
     """Compare agents' reports with what was approved."""
     rows = list(agents)
     elsewhere = _elsewhere(rows)
@@ -132,7 +140,7 @@ def load_reported(node_names: Iterable[str]) -> dict[str, Reported]:
 
 
 def _find_enrolment(token: str) -> Enrolment:
-    rows = lock_rows(Enrolment.objects.filter(digest=digest_of(token)))
+    rows = lock_rows(Enrolment.objects.filter(digest=digest_secret(token)))
     if not rows:
         raise NotPermitted("bad_enrolment")
     return rows[0]

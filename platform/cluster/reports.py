@@ -69,14 +69,14 @@ def list_held_back(
     return [one for one in found if one is not None]
 
 
-def fingerprint(report: Mapping[str, Any], held_back: Iterable[HeldBack]) -> str:
+def fingerprint_report(report: Mapping[str, Any], held_back: Iterable[HeldBack]) -> str:
     """Return a fingerprint of what waits for approval."""
     waiting = {one.uuid for one in held_back if one.code != "card_elsewhere"}
-    values = [[gpu["uuid"], *capacity_of(gpu).values()] for gpu in _offered(report) if gpu["uuid"] in waiting]
+    values = [[gpu["uuid"], *read_capacity(gpu).values()] for gpu in _offered(report) if gpu["uuid"] in waiting]
     return hashlib.sha256(json.dumps(sorted(values)).encode()).hexdigest()[:16] if values else ""
 
 
-def capacity_of(gpu: Mapping[str, Any]) -> dict[str, Any]:
+def read_capacity(gpu: Mapping[str, Any]) -> dict[str, Any]:
     return {name: gpu[name] for name in CAPACITY}
 
 

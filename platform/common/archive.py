@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import BinaryIO, NoReturn, cast
 
 from common.errors import FieldError, InvalidInput
-from common.text import shorten
+from common.text import shorten_text
 
 MAX_PACKED = 64 * 2**20
 MAX_UNPACKED = 256 * 2**20
@@ -166,13 +166,13 @@ class _Judge:
         self._count(member)
         parts = _parts_of(member)
         if not (member.isdir() or member.issym() or _is_plain_file(member)):
-            _refuse("archive_special", name=shorten(member.name, 80))
+            _refuse("archive_special", name=shorten_text(member.name, 80))
         if not parts and not member.isdir():
-            _refuse("archive_bad_name", name=shorten(member.name, 80))
+            _refuse("archive_bad_name", name=shorten_text(member.name, 80))
         if any(self.seen.get(parts[:i], True) is False for i in range(1, len(parts))):
-            _refuse("archive_bad_name", name=shorten(member.name, 80))  # beneath a file or link
+            _refuse("archive_bad_name", name=shorten_text(member.name, 80))  # beneath a file or link
         if parts in self.seen and not (member.isdir() and self.seen[parts]):
-            _refuse("archive_twice", name=shorten(member.name, 80))
+            _refuse("archive_twice", name=shorten_text(member.name, 80))
         for i in range(1, len(parts)):
             self.seen[parts[:i]] = True
         self.seen[parts] = member.isdir()
@@ -193,7 +193,7 @@ def _parts_of(member: tarfile.TarInfo) -> Parts:
     lengths = [len(part.encode(errors="surrogateescape")) for part in parts]
     too_long = sum(lengths) > MAX_PATH_BYTES or len(parts) > MAX_DEPTH or any(n > MAX_NAME_BYTES for n in lengths)
     if too_long or ".." in parts or member.name.startswith("/") or "\0" in member.name:
-        _refuse("archive_bad_name", name=shorten(member.name, 80))
+        _refuse("archive_bad_name", name=shorten_text(member.name, 80))
     return parts
 
 
@@ -204,7 +204,7 @@ def _is_plain_file(member: tarfile.TarInfo) -> bool:
 def _check_links(links: dict[Parts, str]) -> None:
     for parts, target in links.items():
         if not target or "\0" in target or not stays_beneath(links, parts):
-            _refuse("archive_link", name=shorten("/".join(parts), 80))
+            _refuse("archive_link", name=shorten_text("/".join(parts), 80))
 
 
 def _make_file(tar: tarfile.TarFile, member: tarfile.TarInfo, root: int, parts: Parts) -> None:

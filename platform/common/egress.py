@@ -99,18 +99,18 @@ def read_url(url: str) -> Target | None:
     return Target(parts.scheme, parts.hostname.rstrip("."), PORTS[parts.scheme] if port is None else port, path)
 
 
-def post(url: str, body: bytes, headers: dict[str, str], allowed: Iterable[str]) -> Answer:
+def post_body(url: str, body: bytes, headers: dict[str, str], allowed: Iterable[str]) -> Answer:
     """Send `body`, return the status; never raises."""
     began = time.monotonic()
     status, error = None, ""
     try:
-        status = ask("POST", url, headers, allowed, body=body).status
+        status = send_request("POST", url, headers, allowed, body=body).status
     except Unreached as unreached:
         error = unreached.why
     return Answer(status, error, round(1000 * (time.monotonic() - began)))
 
 
-def ask(
+def send_request(
     method: str,
     url: str,
     headers: Mapping[str, str],

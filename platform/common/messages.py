@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy as _
 
 from common.amounts import show_params
 from common.errors import FieldError, PlatformError
-from common.text import shorten
+from common.text import shorten_text
 
 FIELD_MESSAGES = {
     "archive_bad_name": _(
@@ -156,7 +156,7 @@ def fill_gaps(params: dict) -> dict:
 def field_name(pointer: str) -> str:
     """Return a JSON pointer as people write it: "/env/A~1B" is "env.A/B"."""
     parts = (part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:])
-    return shorten(".".join(parts), 80) or str(_("The file"))
+    return shorten_text(".".join(parts), 80) or str(_("The file"))
 
 
 def _variants(params: dict) -> list[str]:

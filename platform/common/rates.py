@@ -28,19 +28,19 @@ class Window:
         return max(self.limit - self.used, 0)
 
 
-def count(what: str, who: str, *, limit: int, per_s: int) -> None:
+def check_rate(what: str, who: str, *, limit: int, per_s: int) -> None:
     """Count a use. Raises TooManyRequests above `limit`."""
-    window = take(what, who, limit=limit, per_s=per_s)
+    window = count_use(what, who, limit=limit, per_s=per_s)
     if window.used > window.limit:
         log.warning("too many %s", what)
         raise TooManyRequests(retry_after_s=window.ends_in_s)
 
 
-def take(what: str, who: str, *, limit: int, per_s: int) -> Window:
-    return take_all({what: (limit, per_s)}, who)[what]
+def count_use(what: str, who: str, *, limit: int, per_s: int) -> Window:
+    return count_uses({what: (limit, per_s)}, who)[what]
 
 
-def take_all(limits: Mapping[str, tuple[int, int]], who: str) -> dict[str, Window]:
+def count_uses(limits: Mapping[str, tuple[int, int]], who: str) -> dict[str, Window]:
     """Count a use of each limit, in one round trip.
 
     limits: {what: (limit, seconds)}. Around a window's edge twice the limit may pass.

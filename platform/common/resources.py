@@ -16,7 +16,7 @@ from decimal import Decimal
 from math import gcd
 
 from common.errors import FieldError, InvalidInput
-from common.text import kind_of, shorten
+from common.text import kind_of, shorten_text
 
 MAX_GPUS = 10_000  # on one node
 MAX_GPU_MODELS = 8
@@ -164,13 +164,13 @@ def parse_gpu(value: object, pointer: str = "/gpu") -> GpuAsk:
     """Parse ``1``, ``1/4``, ``10GB``, ``H100``, ``H100:8``, ``H100/4``, ``H100:10GB`` or ``H100,A100:2``."""
     text = _text_of(value, pointer, "gpu_amount").replace(" ", "")
     if ".." in text:
-        raise _bad(pointer, "not_supported_yet", key=shorten(text), feature="gpu_range")
+        raise _bad(pointer, "not_supported_yet", key=shorten_text(text), feature="gpu_range")
     part_of = _MODEL_PART.fullmatch(text)
     if part_of and not _COUNT.fullmatch(part_of[1]) and ":" not in text:
         return _ask(f"1/{part_of[2]}", _models(part_of[1], pointer), pointer)
     names, colon, amount = text.partition(":")
     if colon and (":" in amount or "/" in names or _is_amount(names)):  # such as 10GB:2 or H100/4:2
-        raise _bad(pointer, "not_supported_yet", key=shorten(text), feature="gpu_several_slices")
+        raise _bad(pointer, "not_supported_yet", key=shorten_text(text), feature="gpu_several_slices")
     if colon:
         return _ask(amount, _models(names, pointer), pointer)
     if _is_amount(text):
@@ -183,10 +183,10 @@ def parse_cpu(value: object, pointer: str = "/cpu") -> int:
     text = _text_of(value, pointer, "number")
     milli = text[:-1] if text.endswith("m") and _COUNT.fullmatch(text[:-1]) else None
     if milli is None and not _NUMBER.fullmatch(text):
-        raise _bad(pointer, "bad_cpu", got=shorten(text))
+        raise _bad(pointer, "bad_cpu", got=shorten_text(text))
     amount = Decimal(milli) if milli is not None else Decimal(text) * 1000
     if amount != int(amount):
-        raise _bad(pointer, "bad_cpu", got=shorten(text))
+        raise _bad(pointer, "bad_cpu", got=shorten_text(text))
     return _within(pointer, int(amount), 1, MAX_CPU_MILLI, show=cpu_text)
 
 
@@ -194,11 +194,11 @@ def parse_memory(value: object, pointer: str = "/memory") -> int:
     """Parse ``16GB``, ``16GiB`` or ``16Gi``, also M and T, to MiB, rounded up."""
     text = _text_of(value, pointer, "memory_amount")
     if _NUMBER.fullmatch(text):
-        raise _bad(pointer, "unit_missing", got=shorten(text))
+        raise _bad(pointer, "unit_missing", got=shorten_text(text))
     match = _MEMORY.fullmatch(text)
     unit = _MEMORY_BYTES.get(match[2].upper()) if match else None
     if match is None or unit is None:
-        raise _bad(pointer, "bad_memory", got=shorten(text))
+        raise _bad(pointer, "bad_memory", got=shorten_text(text))
     mib = _ceil_div(int(Decimal(match[1]) * unit), MIB)
     return _within(pointer, mib, 1, MAX_MEMORY_MIB, show=memory_text)
 
@@ -212,7 +212,7 @@ def parse_duration(value: object, pointer: str = "/time") -> int:
     elif match and text:
         seconds = sum(int(n or 0) * _SECONDS[unit] for n, unit in zip(match.groups(), "dhms", strict=True))
     else:
-        raise _bad(pointer, "bad_duration", got=shorten(text))
+        raise _bad(pointer, "bad_duration", got=shorten_text(text))
     return _within(pointer, seconds, 1, MAX_DURATION_S, show=duration_text)
 
 
@@ -288,7 +288,7 @@ def _ask(amount: str, models: tuple[str, ...], pointer: str) -> GpuAsk:
         _within(pointer, gb, MIN_GPU_MEMORY_GB, Decimal(MAX_GPU_MEMORY_GB), show=lambda n: f"{_plain(n)}GB")
         return GpuAsk(count=1, memory_gb=Decimal(_plain(gb)), models=models)
     if not _COUNT.fullmatch(amount):
-        raise _bad(pointer, "bad_gpu", got=shorten(amount))
+        raise _bad(pointer, "bad_gpu", got=shorten_text(amount))
     return GpuAsk(count=_within(pointer, int(amount), 1 if models else 0, MAX_GPUS), models=models)
 
 
@@ -296,9 +296,9 @@ def _part_ask(a: int, b: int, models: tuple[str, ...], pointer: str) -> GpuAsk:
     if b == 0:
         raise _bad(pointer, "bad_gpu", got=f"{a}/{b}")
     if a > b:
-        raise _bad(pointer, "gpu_part_too_large", got=shorten(f"{a}/{b}"))
+        raise _bad(pointer, "gpu_part_too_large", got=shorten_text(f"{a}/{b}"))
     if a * MAX_GPU_PART < b:
-        raise _bad(pointer, "too_small", min=f"1/{MAX_GPU_PART}", got=shorten(f"{a}/{b}"))
+        raise _bad(pointer, "too_small", min=f"1/{MAX_GPU_PART}", got=shorten_text(f"{a}/{b}"))
     if a == b:
         return GpuAsk(count=1, models=models)
     divisor = gcd(a, b)
@@ -312,7 +312,7 @@ def _models(text: str, pointer: str) -> tuple[str, ...]:
     for name in names:
         # "2,H100": an amount where a model belongs
         if not _MODEL.fullmatch(name):
-            raise _bad(pointer, "bad_gpu", got=shorten(text))
+            raise _bad(pointer, "bad_gpu", got=shorten_text(text))
     return tuple(dict.fromkeys(names))
 
 
@@ -331,15 +331,15 @@ def _text_of(value: object, pointer: str, expected: str) -> str:
         raise _bad(pointer, "number_out_of_range")
     text = value.strip() if isinstance(value, str) else format(Decimal(repr(value)), "f")
     if text.startswith("-"):
-        raise _bad(pointer, "too_small", min=0, got=shorten(text))
+        raise _bad(pointer, "too_small", min=0, got=shorten_text(text))
     return text
 
 
 def _within(pointer, value, low, high, show=str):
     if value > high:
-        raise _bad(pointer, "too_large", max=show(high), got=shorten(show(value)))
+        raise _bad(pointer, "too_large", max=show(high), got=shorten_text(show(value)))
     if value < low:
-        raise _bad(pointer, "too_small", min=show(low), got=shorten(show(value)))
+        raise _bad(pointer, "too_small", min=show(low), got=shorten_text(show(value)))
     return value
 
 

@@ -42,11 +42,11 @@ def check_name(text: str, pointer: str = "/name", max_length: int = MAX_NAME) ->
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str | None:
-    near = get_close_matches(shorten(word).lower(), list(known), n=1, cutoff=0.6)
+    near = get_close_matches(shorten_text(word).lower(), list(known), n=1, cutoff=0.6)
     return near[0] if near else None
 
 
-def shorten(text: str, max_length: int = 40) -> str:
+def shorten_text(text: str, max_length: int = 40) -> str:
     """Cut text to one safe line."""
     cut = text if len(text) <= max_length else text[: max_length - 1] + "…"
     return "".join("\ufffd" if unicodedata.category(c) in _UNSEEN else c for c in cut)

@@ -15,24 +15,26 @@ app.autodiscover_tasks(["portal", "scheduler", "files", "images", "notebooks"])
 app.steps["consumer"].add(AliveStep)
 
 
-def every(seconds: float, task: str, *, queue: str = "default", expires: float | None = None) -> dict[str, Any]:
+def build_schedule_entry(
+    seconds: float, task: str, *, queue: str = "default", expires: float | None = None
+) -> dict[str, Any]:
     """Return an entry of the schedule; its message expires after a period, since the next beat repeats it."""
     options = {"queue": queue, "expires": seconds if expires is None else expires}
     return {"task": task, "schedule": seconds, "options": options}
 
 
 app.conf.beat_schedule = {
-    "cycle": every(1, "scheduler.tasks.cycle", queue="scheduler"),
-    "reconcile": every(1, "scheduler.tasks.reconcile", queue="scheduler"),
-    "look at notebooks": every(1, "notebooks.tasks.look"),
-    "foretell": every(15, "scheduler.tasks.foretell"),
-    "sweep_environments": every(3600, "notebooks.tasks.sweep", expires=600),
-    "inventory": every(30, "scheduler.tasks.take_inventory"),
-    "measure_places": every(60, "files.tasks.measure_places"),
-    "fetch_images": every(15, "scheduler.tasks.fetch_images"),
-    "refresh_images": every(120, "images.tasks.refresh", queue="outside"),
-    "sweep_uploads": every(600, "files.tasks.sweep_uploads"),
-    "send": every(5, "portal.tasks.send", queue="outside"),
-    "sweep_sent": every(3600, "portal.tasks.sweep", queue="outside", expires=600),
-    "sweep": every(600, "scheduler.tasks.sweep"),
+    "cycle": build_schedule_entry(1, "scheduler.tasks.cycle", queue="scheduler"),
+    "reconcile": build_schedule_entry(1, "scheduler.tasks.reconcile", queue="scheduler"),
+    "look at notebooks": build_schedule_entry(1, "notebooks.tasks.look"),
+    "foretell": build_schedule_entry(15, "scheduler.tasks.foretell"),
+    "sweep_environments": build_schedule_entry(3600, "notebooks.tasks.sweep", expires=600),
+    "inventory": build_schedule_entry(30, "scheduler.tasks.take_inventory"),
+    "measure_places": build_schedule_entry(60, "files.tasks.measure_places"),
+    "fetch_images": build_schedule_entry(15, "scheduler.tasks.fetch_images"),
+    "refresh_images": build_schedule_entry(120, "images.tasks.refresh", queue="outside"),
+    "sweep_uploads": build_schedule_entry(600, "files.tasks.sweep_uploads"),
+    "send": build_schedule_entry(5, "portal.tasks.send", queue="outside"),
+    "sweep_sent": build_schedule_entry(3600, "portal.tasks.sweep", queue="outside", expires=600),
+    "sweep": build_schedule_entry(600, "scheduler.tasks.sweep"),
 }

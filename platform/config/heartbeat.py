@@ -14,7 +14,7 @@ from django.conf import settings
 EVERY_S = 10.0
 
 
-def touch() -> None:
+def touch_heartbeat() -> None:
     if settings.TESSERA_ALIVE:
         Path(settings.TESSERA_ALIVE).touch()
 
@@ -25,8 +25,8 @@ class AliveStep(bootsteps.StartStopStep):
     requires = ("celery.worker.consumer.connection:Connection",)
 
     def start(self, parent: Any) -> None:
-        touch()
-        parent.timer.call_repeatedly(EVERY_S, touch)
+        touch_heartbeat()
+        parent.timer.call_repeatedly(EVERY_S, touch_heartbeat)
 
 
 class AliveBeat(PersistentScheduler):
@@ -34,5 +34,5 @@ class AliveBeat(PersistentScheduler):
 
     def tick(self, *args: Any, **options: Any) -> float:
         rest = super().tick(*args, **options)
-        touch()
+        touch_heartbeat()
         return rest

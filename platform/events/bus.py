@@ -67,7 +67,7 @@ def record_all(lines: Sequence[EventLine], verb: str, *, actor: Actor, new: bool
         events.append(_build_event(line, last[line.row.pk], verb, actor))
     _call_listeners(Event.objects.bulk_create(events))
     for line in lines:
-        publish(line.row)
+        publish_row(line.row)
     return events
 
 
@@ -109,7 +109,7 @@ def _build_event(line: EventLine, seq: int, verb: str, actor: Actor) -> Event:
     )
 
 
-def publish(row: Model) -> None:
+def publish_row(row: Model) -> None:
     """On commit, publish that `row` changed."""
     touch: dict[str, Any] = {"kind": row.KIND, "id": row.public_id}  # type: ignore[attr-defined]
     team_id = row.team_id  # type: ignore[attr-defined]

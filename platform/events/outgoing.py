@@ -28,11 +28,11 @@ STOP_AFTER_S = 20
 def claim_batches(rows: models.QuerySet[Row]) -> Iterator[list[Row]]:
     """Yield claimed batches of due rows, for a while."""
     until = time.monotonic() + STOP_AFTER_S
-    while time.monotonic() < until and (batch := claim(rows, AT_ONCE)):
+    while time.monotonic() < until and (batch := claim_rows(rows, AT_ONCE)):
         yield batch
 
 
-def claim(rows: models.QuerySet[Row], most: int) -> list[Row]:
+def claim_rows(rows: models.QuerySet[Row], most: int) -> list[Row]:
     """Claim up to `most` due rows; concurrent callers get others."""
     free = Q(claimed_until__isnull=True) | Q(claimed_until__lt=Now())
     with transaction.atomic():
@@ -43,7 +43,7 @@ def claim(rows: models.QuerySet[Row], most: int) -> list[Row]:
     return list(rows.filter(pk__in=keys).order_by("due_at", "pk"))
 
 
-def finish(row: Outgoing, *, sent: bool, error: str = "", again: bool = True, **also: Any) -> bool:
+def record_try(row: Outgoing, *, sent: bool, error: str = "", again: bool = True, **also: Any) -> bool:
     """Store the result of a try; True if the last one failed."""
     left = again and row.attempts <= len(PAUSES_S)
     due = None if sent or not left else Now() + timedelta(seconds=PAUSES_S[row.attempts - 1])

@@ -14,8 +14,8 @@ from django.utils import timezone
 
 from accounts.models import User
 from common.errors import Conflict, FieldError, InvalidInput, NameTaken, NotFound, PlatformError, QuotaExceeded
+from files.areas import FileArea, find_file_area
 from files.models import KEPT, Upload
-from files.shelves import Shelf, find_shelf
 from files.usage import check_room
 from runtimes.storage.file_store import check_path
 
@@ -28,7 +28,7 @@ LARGEST = 2**50
 
 def begin_upload(*, user: User, place: str, path: str, size: int, replace: bool = False) -> Upload:
     """Begin an upload. Raises InvalidInput, NotFound, NotPermitted, NameTaken, QuotaExceeded, Conflict."""
-    shelf = find_shelf(user, place, write=True)
+    shelf = find_file_area(user, place, write=True)
     folder, _, name = check_path(path).rpartition("/")
     if not name:
         raise InvalidInput([FieldError("/path", "required")])
@@ -48,7 +48,7 @@ def begin_upload(*, user: User, place: str, path: str, size: int, replace: bool 
         )
         os.close(shelf.store.open_part(folder, upload.uuid.hex, make=True))
     if size == 0:
-        append(user=user, uuid=upload.uuid, offset=0, pieces=())
+        append_upload(user=user, uuid=upload.uuid, offset=0, pieces=())
         upload.refresh_from_db()
     return upload
 
@@ -57,13 +57,13 @@ def find_upload(user: User, uuid: UUID) -> Upload:
     """Return the person's upload, with `sent` read from disk. Raises NotFound."""
     upload = _find(user, uuid)
     if upload.finished_at is None:
-        fd = _open(upload, find_shelf(user, upload.shelf, write=True))
+        fd = _open(upload, find_file_area(user, upload.shelf, write=True))
         upload.sent = os.fstat(fd).st_size
         os.close(fd)
     return upload
 
 
-def append(*, user: User, uuid: UUID, offset: int, pieces: Iterable[bytes]) -> Upload:
+def append_upload(*, user: User, uuid: UUID, offset: int, pieces: Iterable[bytes]) -> Upload:
     """Append bytes, all or none, and finish a complete file.
 
     Raises Conflict (wrong_offset with the right one, upload_busy, upload_too_long, no_room, disk_full), NameTaken.
@@ -71,7 +71,7 @@ def append(*, user: User, uuid: UUID, offset: int, pieces: Iterable[bytes]) -> U
     upload = _find(user, uuid)
     if upload.finished_at is not None:
         raise Conflict("wrong_offset", offset=upload.size)
-    shelf = find_shelf(user, upload.shelf, write=True)
+    shelf = find_file_area(user, upload.shelf, write=True)
     with _grown(upload, shelf) as fd:
         at = os.fstat(fd).st_size
         if offset != at:
@@ -87,7 +87,7 @@ def append(*, user: User, uuid: UUID, offset: int, pieces: Iterable[bytes]) -> U
 def drop_upload(*, user: User, uuid: UUID) -> None:
     upload = _find(user, uuid)
     if upload.finished_at is None:
-        _drop(upload, find_shelf(user, upload.shelf, write=True))
+        _drop(upload, find_file_area(user, upload.shelf, write=True))
 
 
 def sweep_uploads() -> int:
@@ -96,7 +96,7 @@ def sweep_uploads() -> int:
     gone = old.filter(finished_at__isnull=False).delete()[0]
     for upload in old.filter(finished_at__isnull=True):
         try:
-            _drop(upload, Shelf(upload.user, upload.team))
+            _drop(upload, FileArea(upload.user, upload.team))
             gone += 1
         except PlatformError as error:
             log.warning("upload %s stays: %s", upload, error)
@@ -110,20 +110,20 @@ def _find(user: User, uuid: UUID) -> Upload:
     return upload
 
 
-def _finish(upload: Upload, shelf: Shelf, fd: int) -> None:
+def _finish(upload: Upload, shelf: FileArea, fd: int) -> None:
     os.fsync(fd)
     shelf.store.finish_part(upload.folder, upload.uuid.hex, upload.path, replace=upload.replace)
     upload.finished_at = timezone.now()
     Upload.objects.filter(pk=upload.pk).update(finished_at=upload.finished_at)
 
 
-def _drop(upload: Upload, shelf: Shelf) -> None:
+def _drop(upload: Upload, shelf: FileArea) -> None:
     shelf.store.drop_part(upload.folder, upload.uuid.hex)
     Upload.objects.filter(pk=upload.pk).delete()
 
 
 @contextmanager
-def _grown(upload: Upload, shelf: Shelf) -> Iterator[int]:
+def _grown(upload: Upload, shelf: FileArea) -> Iterator[int]:
     """Open the hidden file, locked against other processes."""
     fd = _open(upload, shelf)
     try:
@@ -136,7 +136,7 @@ def _grown(upload: Upload, shelf: Shelf) -> Iterator[int]:
         os.close(fd)
 
 
-def _open(upload: Upload, shelf: Shelf) -> int:
+def _open(upload: Upload, shelf: FileArea) -> int:
     try:
         return shelf.store.open_part(upload.folder, upload.uuid.hex, make=False)
     except NotFound:
@@ -163,7 +163,7 @@ def _write(fd: int, at: int, size: int, pieces: Iterable[bytes]) -> int:
         raise
 
 
-def _check_name(shelf: Shelf, path: str, replace: bool) -> None:
+def _check_name(shelf: FileArea, path: str, replace: bool) -> None:
     """Raise NameTaken early; finishing checks again."""
     try:
         there = shelf.store.stat(path)
@@ -179,7 +179,7 @@ def _check_disk(size: int) -> None:
         raise Conflict("disk_full")
 
 
-def _one_at_a_time(shelf: Shelf) -> None:
+def _one_at_a_time(shelf: FileArea) -> None:
     """Lock the area, so that concurrent uploads see each other's size."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [f"tessera files {shelf.place}"])

@@ -12,8 +12,8 @@ from django.utils import timezone
 from accounts.models import Team, User
 from common.amounts import show_bytes
 from common.errors import Conflict, PlatformError
+from files.areas import FileArea
 from files.models import KEPT, PlaceUsage, Upload
-from files.shelves import Shelf
 from runtimes.storage.areas import AreaId, get_area_path
 from runtimes.storage.file_store import measure_area
 
@@ -44,20 +44,20 @@ class Used:
         return self.share >= AMBER_AT
 
 
-def load_used(shelf: Shelf) -> Used:
+def load_used(shelf: FileArea) -> Used:
     """Return an area's usage, measured if it never was. Raises Unavailable."""
-    row = find_row(shelf.place) or measure(shelf.place, within_s=QUICK_S)
-    sums = uploads_of(shelf.place).aggregate(sent=Sum(F("sent") - F("counted")))
-    open_ones = uploads_of(shelf.place).filter(finished_at__isnull=True).aggregate(rest=Sum(F("size") - F("sent")))
+    row = find_usage(shelf.place) or measure_usage(shelf.place, within_s=QUICK_S)
+    sums = filter_uploads(shelf.place).aggregate(sent=Sum(F("sent") - F("counted")))
+    open_ones = filter_uploads(shelf.place).filter(finished_at__isnull=True).aggregate(rest=Sum(F("size") - F("sent")))
     used = row.bytes + max(sums["sent"] or 0, 0)
     return Used(used, used + (open_ones["rest"] or 0), shelf.limit_bytes, row.whole, row.measured_at)
 
 
-def check_room(shelf: Shelf, more: int = 0) -> None:
+def check_room(shelf: FileArea, more: int = 0) -> None:
     """Raise Conflict (no_room) unless `more` bytes fit, measuring again before refusing."""
     used = load_used(shelf)
     if used.limit and used.promised + more > used.limit and timezone.now() - used.measured_at > FRESH:
-        measure(shelf.place, within_s=QUICK_S)
+        measure_usage(shelf.place, within_s=QUICK_S)
         used = load_used(shelf)
     if used.limit and used.promised + more > used.limit:
         numbers = {"used_bytes": used.promised, "limit_bytes": used.limit, "asked_bytes": more}
@@ -65,12 +65,12 @@ def check_room(shelf: Shelf, more: int = 0) -> None:
         raise Conflict("no_room", place=shelf.name, **numbers, **shown)
 
 
-def measure(place: AreaId, *, within_s: float) -> PlaceUsage:
+def measure_usage(place: AreaId, *, within_s: float) -> PlaceUsage:
     """Measure an area and remove orphaned uploads. A partial count replaces an older one only if higher."""
-    sent = list(uploads_of(place).values_list("pk", "sent"))  # first: bytes sent meanwhile count twice, not never
+    sent = list(filter_uploads(place).values_list("pk", "sent"))  # first: bytes sent meanwhile count twice, not never
     orphans = time.time() - 2 * KEPT.total_seconds()  # uploads with a row were touched since
     usage = measure_area(settings.TESSERA_FILES, place, within_s=within_s, parts_before=orphans)
-    old = find_row(place)
+    old = find_usage(place)
     if old and not usage.whole and usage.bytes <= old.bytes:
         PlaceUsage.objects.filter(pk=old.pk).update(whole=False, measured_at=timezone.now())
         old.refresh_from_db()
@@ -83,12 +83,12 @@ def measure(place: AreaId, *, within_s: float) -> PlaceUsage:
 
 
 @transaction.atomic
-def record_removal(*, shelf: Shelf, freed_bytes: int) -> None:
+def record_removal(*, shelf: FileArea, freed_bytes: int) -> None:
     """Subtract removed bytes, as counted on disk."""
     row = PlaceUsage.objects.select_for_update().filter(kind=shelf.place.kind, number=shelf.place.number).first()
     if row is None:
         return  # to be measured first
-    uploads = uploads_of(shelf.place).filter(sent__gt=F("counted"))
+    uploads = filter_uploads(shelf.place).filter(sent__gt=F("counted"))
     sent = uploads.aggregate(bytes=Sum(F("sent") - F("counted")))["bytes"] or 0
     uploads.update(counted=F("sent"))  # the removed file may be one of them
     row.bytes = max(row.bytes + sent - freed_bytes, 0)
@@ -106,20 +106,20 @@ def measure_stale() -> int:
         if left <= 1:
             break
         try:
-            measure(place, within_s=min(left, 20.0))
+            measure_usage(place, within_s=min(left, 20.0))
             done += 1
         except PlatformError:  # logged, and tried again next round
             continue
     return done
 
 
-def uploads_of(place: AreaId) -> QuerySet[Upload]:
+def filter_uploads(place: AreaId) -> QuerySet[Upload]:
     if place.kind == "home":
         return Upload.objects.filter(team__isnull=True, user__uid=place.number)
     return Upload.objects.filter(team__gid=place.number)
 
 
-def find_row(place: AreaId) -> PlaceUsage | None:
+def find_usage(place: AreaId) -> PlaceUsage | None:
     return PlaceUsage.objects.filter(kind=place.kind, number=place.number).first()
 
 

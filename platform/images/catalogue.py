@@ -15,8 +15,8 @@ from django.db.models.functions import Now
 from accounts.models import Team, User
 from accounts.permissions import require
 from common.errors import FieldError, InvalidInput, NameTaken, NotFound
-from common.text import shorten
-from images.logins import login_at
+from common.text import shorten_text
+from images.logins import find_registry_login
 from images.models import Image
 from runtimes.images.names import make_image_key, read_image
 from runtimes.images.registry import Reach, Unresolved, find_digest
@@ -34,13 +34,13 @@ _rests_until: dict[str, float] = {}
 
 
 def find_image(user: User, pk: int) -> Image:
-    image = images_seen_by(user).filter(pk=pk).first()
+    image = filter_visible_images(user).filter(pk=pk).first()
     if image is None:
         raise NotFound(kind="image", id=pk)
     return image
 
 
-def images_seen_by(user: User) -> models.QuerySet[Image]:
+def filter_visible_images(user: User) -> models.QuerySet[Image]:
     return Image.objects.visible_to(user).select_related("team").distinct()
 
 
@@ -58,7 +58,7 @@ def save_image(*, actor: User, image: Image) -> Image:
     except IntegrityError:
         raise NameTaken(name=image.alias) from None
     if settings.TESSERA_PIN_IMAGES:
-        transaction.on_commit(lambda: look_up(image))
+        transaction.on_commit(lambda: update_digest(image))
     return image
 
 
@@ -68,13 +68,13 @@ def delete_image(*, actor: User, image: Image) -> None:
     image.delete()
 
 
-def name_image(team: Team, text: str) -> str:
+def resolve_alias(team: Team, text: str) -> str:
     """Resolve an alias; other text stays. Raises InvalidInput where only the catalogue is allowed."""
     if row := _find_row(team, text):
         return row.pinned
     if settings.TESSERA_IMAGES == CATALOGUE and text != settings.TESSERA_NOTEBOOK_IMAGE:
         known = list(Image.objects.of_team(team.pk).values_list("alias", flat=True))
-        said = {"got": shorten(text, 80), "known": ", ".join(known)}
+        said = {"got": shorten_text(text, 80), "known": ", ".join(known)}
         raise InvalidInput([FieldError("/image", "not_in_catalogue", said)])
     return text
 
@@ -85,7 +85,7 @@ def pin_image(team: Team, text: str) -> str:
     if not settings.TESSERA_PIN_IMAGES or image.digest or _rests_until.get(image.registry, 0.0) > time.monotonic():
         return text
     try:
-        return image.at(find_digest(image, login_at(image.registry, team.pk), reach()))
+        return image.at(find_digest(image, find_registry_login(image.registry, team.pk), get_registry_reach()))
     except Unresolved as unresolved:
         log.info("%s is not pinned: %s %s", text, unresolved.why, unresolved.words)
         if unresolved.why in AWAY:
@@ -93,14 +93,14 @@ def pin_image(team: Team, text: str) -> str:
         return text
 
 
-def look_up(image: Image) -> str:
+def update_digest(image: Image) -> str:
     """Store the registry's digest, or keep the last one and return the problem."""
     name = read_image(image.reference)
     if name.digest:
         found = {"digest": name.digest, "problem": "", "problem_words": ""}
     else:
         try:
-            digest = find_digest(name, login_at(name.registry, image.team_id), reach())
+            digest = find_digest(name, find_registry_login(name.registry, image.team_id), get_registry_reach())
             found = {"digest": digest, "problem": "", "problem_words": ""}
         except Unresolved as unresolved:
             found = {"problem": unresolved.why, "problem_words": unresolved.words}
@@ -108,18 +108,18 @@ def look_up(image: Image) -> str:
     return found["problem"]
 
 
-def look_up_all() -> None:
+def update_all_digests() -> None:
     """Look up all images, skipping a registry that did not answer."""
     if not settings.TESSERA_PIN_IMAGES:
         return
     away: set[str] = set()
     for image in Image.objects.all():
         registry = read_image(image.reference).registry
-        if registry not in away and look_up(image) in AWAY:
+        if registry not in away and update_digest(image) in AWAY:
             away.add(registry)
 
 
-def reach() -> Reach:
+def get_registry_reach() -> Reach:
     return Reach(settings.TESSERA_REGISTRY_PRIVATE, settings.TESSERA_REGISTRY_CA, settings.TESSERA_REGISTRY_PLAIN)
 
 

@@ -8,7 +8,7 @@ from django.db.models.functions import Now
 from accounts.models import Membership, TeamRole, User
 from accounts.permissions import require
 from common.errors import FieldError, InvalidInput, NameTaken, NotFound
-from common.sealing import Unreadable, seal, unseal
+from common.secrets import Unreadable, seal_secret, unseal_secret
 from images.models import Login
 from runtimes.images.names import RegistryLogin
 
@@ -43,7 +43,7 @@ def save_login(*, actor: User, login: Login, password: str) -> Login:
     if len(password) > MOST_PASSWORD:
         raise InvalidInput([FieldError("/password", "too_long", {"max": MOST_PASSWORD, "got": len(password)})])
     if password:
-        login.sealed = seal(password, USE)
+        login.sealed = seal_secret(password, USE)
     try:
         with transaction.atomic():
             login.save()
@@ -69,14 +69,14 @@ def load_logins(team_id: int | None) -> tuple[RegistryLogin, ...]:
     return tuple(found[registry] for registry in sorted(found))
 
 
-def login_at(registry: str, team_id: int | None) -> RegistryLogin | None:
+def find_registry_login(registry: str, team_id: int | None) -> RegistryLogin | None:
     rows = Login.objects.of_team(team_id).filter(registry=registry)
     return next((login for row in rows if (login := _open(row))), None)
 
 
 def _open(row: Login) -> RegistryLogin | None:
     try:
-        return RegistryLogin(row.registry, row.user, unseal(row.sealed, USE))
+        return RegistryLogin(row.registry, row.user, unseal_secret(row.sealed, USE))
     except Unreadable:
         log.error("the password of %s was sealed under another SECRET_KEY: give it anew", row)
         return None

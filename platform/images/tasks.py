@@ -2,9 +2,9 @@
 
 from celery import shared_task
 
-from images.catalogue import look_up_all
+from images.catalogue import update_all_digests
 
 
 @shared_task
 def refresh() -> None:
-    look_up_all()
+    update_all_digests()

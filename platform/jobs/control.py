@@ -9,7 +9,7 @@ from accounts.models import User
 from accounts.permissions import require
 from common.errors import Conflict
 from events.bus import Actor, hint, record
-from jobs.lifecycle import TaskMove, load_attempt, lock_job, move_tasks, requeue
+from jobs.lifecycle import TaskMove, load_attempt, lock_job, move_tasks, requeue_job
 from jobs.models import Job
 from jobs.states import JobState, TaskState
 from quotas.services import admit_waiting_job
@@ -73,7 +73,7 @@ def retry_job(*, actor: User, job: Job) -> Job:
         raise Conflict("only_ended_jobs", state=job.state.lower())
     wishes = {"stop_requested_at": None, "stop_requested_by": "", "stop_reason": "", "not_before": None}
     times = job.spec.get("retry", {}).get("times", 0)
-    requeue(job, actor=actor.as_actor, reason="", retries_left=times, stops=0, **wishes)
+    requeue_job(job, actor=actor.as_actor, reason="", retries_left=times, stops=0, **wishes)
     return load_with_names(job)
 
 

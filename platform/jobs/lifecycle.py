@@ -108,7 +108,7 @@ def move_tasks(moves: Sequence[TaskMove], *, actor: Actor) -> None:
 
 
 def _advance_tasks(moves: Sequence[TaskMove], actor: Actor) -> None:
-    ways = [(move, path(move.task.state, move.to)) for move in moves]
+    ways = [(move, list_steps(move.task.state, move.to)) for move in moves]
     freed = [move.task for move in moves if move.task.state in HOLDING and move.to not in HOLDING]
     for step in TaskState:  # no legal path goes against this order
         if some := [_step(move, step) for move, way in ways if step in way]:
@@ -127,7 +127,7 @@ def _step(move: TaskMove, step: str) -> Move:
     return Move(task, move.reason if last else "", params, {**_times(step), **(move.also if last else {})})
 
 
-def path(start: str, to: str) -> list[str]:
+def list_steps(start: str, to: str) -> list[str]:
     """Return the shortest legal path: a short task may end unobserved."""
     between = {TaskState.STARTING, TaskState.RUNNING} | ({TaskState.STOPPING} if to == TaskState.STOPPED else set())
     ways: list[list[str]] = [[start]]
@@ -157,7 +157,7 @@ def settle_jobs(jobs: Sequence[Job], *, actor: Actor = SYSTEM) -> None:
         if state in JOB_FINAL:
             decisive = _decisive([task for task in tasks if task.state == TaskState.SUCCEEDED] if done else tasks)
             if (again := _another_try(job, decisive.reason)) is not None:
-                requeue(job, actor=actor, reason=decisive.reason, **again)
+                requeue_job(job, actor=actor, reason=decisive.reason, **again)
                 continue
             reason = "completed" if state == JobState.SUCCEEDED else decisive.reason or job.stop_reason
             columns = _end_columns(job, tasks, decisive)
@@ -169,7 +169,7 @@ def settle_jobs(jobs: Sequence[Job], *, actor: Actor = SYSTEM) -> None:
             hint("reconcile")
 
 
-def requeue(job: Job, *, actor: Actor, reason: str, **also: Any) -> None:
+def requeue_job(job: Job, *, actor: Actor, reason: str, **also: Any) -> None:
     """Queue a locked job as attempt + 1, at its first submit's position."""
     fresh: dict[str, Any] = {
         "attempt": job.attempt + 1,

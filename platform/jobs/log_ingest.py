@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from cluster.models import Agent
 from common.errors import Unavailable
-from events.bus import hint, publish
+from events.bus import hint, publish_row
 from jobs.models import BroughtLog, Task
 from runtimes.logs import LogStore
 
@@ -113,7 +113,7 @@ def _record(task: Task, known: BroughtLog | None, behind_since: datetime | None,
         return
     BroughtLog.objects.update_or_create(task=task, defaults={"behind_since": told[0], "end": end})
     if was is None or (told[0] is None, end) != (was[0] is None, was[1]):
-        publish(task.job)
+        publish_row(task.job)
     if end:
         hint("reconcile")
 

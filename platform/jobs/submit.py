@@ -12,7 +12,7 @@ from cluster.models import Pool
 from common.errors import FieldError, Hint, Impossible, InvalidInput, KeyReused
 from common.resources import GpuAsk, duration_text, gpu_milli, rank_of, slice_of
 from events.bus import hint, record
-from images.catalogue import name_image, pin_image
+from images.catalogue import pin_image, resolve_alias
 from jobs.idempotency import find_answer, keep_answer
 from jobs.jobfile.spec import JobSpec, RoleSpec, roles_of, to_json
 from jobs.lifecycle import begin_attempt
@@ -81,7 +81,7 @@ def choose_pool(*, user: User, spec: JobSpec, check: Check, containers: bool) ->
     if spec.image and not containers:
         raise InvalidInput([FieldError("/image", "no_containers")])
     if spec.image:
-        spec = replace(spec, image=name_image(team, spec.image))
+        spec = replace(spec, image=resolve_alias(team, spec.image))
     refused: list[Impossible] = []
     for pool in _pools(team, spec):
         draft = Draft(replace(spec, team=team.name, pool=pool.name), user, team, pool, build_gang(spec, pool))

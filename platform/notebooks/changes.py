@@ -7,11 +7,11 @@ from typing import Any
 from accounts.models import User
 from common.errors import FieldError, InvalidInput
 from common.resources import parse_gpu
-from common.text import shorten
+from common.text import shorten_text
 from jobs.jobfile.spec import JobSpec
 from jobs.jobfile.values import DATA, ENV
 from jobs.submit import choose_pool
-from quotas.services import notebook_hours_of
+from quotas.services import get_notebook_hours
 
 NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 OTHERS_NAMES = re.compile(r"(nb|job)-[0-9]+")
@@ -23,7 +23,7 @@ CHANGES = ("name", "gpu", "cpu_milli", "memory_mib", "pool", "env", "data", "hou
 def check_notebook_name(name: str) -> str:
     """Check a name, which also names a folder and an SSH host."""
     if not NAME.fullmatch(name) or OTHERS_NAMES.fullmatch(name):
-        raise InvalidInput([FieldError("/name", "bad_notebook_name", {"got": shorten(name)})])
+        raise InvalidInput([FieldError("/name", "bad_notebook_name", {"got": shorten_text(name)})])
     return name
 
 
@@ -54,7 +54,7 @@ def _read_change(user: User, key: str, value: Any) -> dict[str, Any]:
     if key == "data":
         return {"data": DATA.read(value, "/data")}
     if key == "hours":
-        return {"max_time_s": _seconds(value, notebook_hours_of(user))}
+        return {"max_time_s": _seconds(value, get_notebook_hours(user))}
     if key in ("cpu_milli", "memory_mib", "pool"):
         return {key: value}
     raise InvalidInput([FieldError(f"/{key}", "unknown_value", {"got": key, "allowed": list(CHANGES)})])

@@ -50,10 +50,10 @@ def main(arguments: list[str]) -> int:
             return 0  # another process prepares it
         os.nice(NICE)
         os.umask(0o022)  # jobs under other accounts read it
-        return prepare(data)
+        return prepare_environment(data)
 
 
-def prepare(data: Path) -> int:
+def prepare_environment(data: Path) -> int:
     """Build the environment if it is missing. Returns 0 when ready."""
     target = environment_path(data)
     if (target / READY).exists():
@@ -61,9 +61,9 @@ def prepare(data: Path) -> int:
     try:
         write_state(data, PREPARING, "making")
         drop_environment(target)  # from an interrupted run
-        make(target)
+        make_environment(target)
         write_state(data, PREPARING, "installing")
-        install(target)
+        install_packages(target)
         try_as_other_user(target)
         (target / READY).touch()
         write_state(data, READY, "compiling")
@@ -76,7 +76,7 @@ def prepare(data: Path) -> int:
     return 0
 
 
-def make(target: Path) -> None:
+def make_environment(target: Path) -> None:
     """Create an empty environment that also sees the packages of the system and of the user's home."""
     python = choose_python() or copy_python(target)
     argv = [str(python), "-I", "-m", "venv", "--without-pip", "--system-site-packages", str(target)]
@@ -132,7 +132,7 @@ def try_as_other_user(target: Path) -> None:
         raise Unprepared(done.stderr.strip())
 
 
-def install(target: Path) -> None:
+def install_packages(target: Path) -> None:
     """Install exactly the lock file. Raises Unprepared."""
     argv = [sys.executable, "-m", "pip", "--python", str(python_of(target)), "install", "--require-hashes"]
     argv += ["--only-binary", ":all:", "--ignore-installed", "--no-compile", "--no-input", "--no-deps"]

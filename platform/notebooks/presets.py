@@ -20,7 +20,7 @@ class Preset:
     team: str
 
 
-def presets_for(user: User) -> list[Preset]:
+def list_presets(user: User) -> list[Preset]:
     """Return presets in the order of SIZES, for people who may start them."""
     team = teams_where(user, "job.submit").first()
     if team is None:
@@ -29,7 +29,7 @@ def presets_for(user: User) -> list[Preset]:
     return [Preset(gpu, _last(mine, gpu), team.name) for gpu in SIZES]
 
 
-def free_name(user: User, gpu: str) -> str:
+def find_free_name(user: User, gpu: str) -> str:
     """Return an unused name for a size: "quarter", then "quarter-2"."""
     stem = NAMES.get(gpu) or re.sub(r"[^a-z0-9]+", "-", gpu.lower()).strip("-")[:30] or "notebook"
     taken = set(Notebook.objects.live().filter(user=user, name__startswith=stem).values_list("name", flat=True))

@@ -27,7 +27,7 @@ from common.errors import (
 )
 from common.locks import database_now, lock_rows
 from events.bus import record
-from files.shelves import Shelf
+from files.areas import FileArea
 from files.usage import record_removal
 from jobs.control import stop_job
 from jobs.idempotency import find_answer, keep_answer
@@ -40,7 +40,7 @@ from notebooks.environment import READY, environment_state
 from notebooks.launch import build_spec
 from notebooks.models import Notebook
 from notebooks.states import NotebookState
-from quotas.services import admit_notebook, notebook_hours_of
+from quotas.services import admit_notebook, get_notebook_hours
 
 LONGEST_HOURS = 24 * 366
 PREPARED_IN_S = 60
@@ -216,7 +216,7 @@ def extend_notebook(*, actor: User, notebook: Notebook, hours: int) -> Notebook:
         raise Conflict("not_running", name=row.name, state=row.state.lower())
     if row.stops_at is None:
         return find_again(row)
-    most = notebook_hours_of(row.user)
+    most = get_notebook_hours(row.user)
     latest = database_now() + timedelta(hours=most if most is not None else LONGEST_HOURS)
     set_end(row, max(min(row.stops_at + timedelta(hours=min(hours, LONGEST_HOURS)), latest), row.stops_at))
     row.refresh_from_db()
@@ -239,7 +239,7 @@ def _store(owner: User, team: Team, spec: JobSpec) -> Notebook:
 
 
 def remove_files(notebook: Notebook) -> None:
-    home = Shelf(notebook.user, None)
+    home = FileArea(notebook.user, None)
     try:
         record_removal(shelf=home, freed_bytes=home.store.remove(notebook.folder))
     except NotFound:
@@ -270,5 +270,5 @@ def set_end(notebook: Notebook, stops_at: datetime) -> None:
 def hours_of_start(notebook: Notebook) -> int | None:
     """Return the setting, within the person's limit. None means no end."""
     chosen = from_json(notebook.spec).max_time_s
-    known = [hours for hours in (chosen // 3600 if chosen else None, notebook_hours_of(notebook.user)) if hours]
+    known = [hours for hours in (chosen // 3600 if chosen else None, get_notebook_hours(notebook.user)) if hours]
     return min(known, default=None)

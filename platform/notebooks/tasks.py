@@ -20,10 +20,10 @@ from jobs.models import Task
 from jobs.states import JobState, TaskState
 from jobs.task_access import get_access
 from notebooks.environment import READY, drop_environment, environment_path, old_environments
+from notebooks.jupyter_probe import is_jupyter_ready
 from notebooks.models import Notebook
-from notebooks.phases import measure_phases
-from notebooks.probe import answers
 from notebooks.services import hours_of_start, lock_notebook, set_end
+from notebooks.start_phases import measure_start_phases
 
 SETTLED_AFTER = timedelta(hours=1)
 """How long after an upgrade processes of the previous version may still use their environment."""
@@ -72,7 +72,7 @@ def see_who_answers() -> bool:
 
 
 async def _who_answers(tasks: list[Task]) -> set:
-    found = await asyncio.gather(*(answers(get_access(), task) for task in tasks))
+    found = await asyncio.gather(*(is_jupyter_ready(get_access(), task) for task in tasks))
     return {task.uuid for task, up in zip(tasks, found, strict=True) if up}
 
 
@@ -87,7 +87,7 @@ def mark_ready(notebook: Notebook, task: Task) -> None:
         return
     Notebook.objects.filter(pk=row.pk).update(ready_at=Now())
     row.refresh_from_db()
-    record(row, "ready", actor=SYSTEM, params={"took_s": measure_phases(row)})
+    record(row, "ready", actor=SYSTEM, params={"took_s": measure_start_phases(row)})
     notify(user_id=row.user_id, kind="job_started", about=row, params={"name": row.name})
 
 

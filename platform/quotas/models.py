@@ -174,7 +174,7 @@ def team_chain(team_id: int, parents: Mapping[int, int | None]) -> list[int]:
     return chain
 
 
-def subtree(team_id: int, parents: Mapping[int, int | None]) -> list[int]:
+def list_subtree(team_id: int, parents: Mapping[int, int | None]) -> list[int]:
     """Return a team and all teams below it."""
     return [other for other in parents if team_id in team_chain(other, parents)]
 

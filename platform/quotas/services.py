@@ -19,7 +19,7 @@ FIRST_LIMITS = {"jobs_running": 100, "jobs_waiting": 1000, "notebooks_running": 
 QUOTA_FIELDS = (*AMOUNTS, "weight", "cell")
 
 
-def quota_problems(
+def check_quota(
     quota: Quota, *, pool_total: Amounts, promised: Amounts, nodes: Sequence[int], promised_nodes: int
 ) -> list[FieldError]:
     """Return what is inconsistent about a quota.
@@ -50,7 +50,7 @@ def save_quota(*, actor: User, quota: Quota, pool_total: tuple[int, int, int]) -
     others = [row for row in rows if row.pk != quota.pk and row.team.parent_id is None]
     if quota.team.parent_id:  # within its parent's guarantee
         others = []
-    if problems := quota_problems(
+    if problems := check_quota(
         quota,
         pool_total=pool_total,
         promised=add_amounts(row.guarantees() for row in others),
@@ -88,7 +88,7 @@ def save_user_limit(*, actor: User, limit: UserLimit) -> UserLimit:
     return limit
 
 
-def limit_of_everyone() -> UserLimit:
+def get_default_limit() -> UserLimit:
     """Return the row for people without limits of their own."""
     return UserLimit.objects.get_or_create(user=None, defaults=FIRST_LIMITS)[0]
 
@@ -107,9 +107,9 @@ def admit_notebook(*, user: User, running: Callable[[], int]) -> None:
     _admit_one_more(user, "notebooks_running", running)
 
 
-def notebook_hours_of(user: User) -> int | None:
+def get_notebook_hours(user: User) -> int | None:
     """Return how long a notebook runs without extension; None for no limit."""
-    everyone = limit_of_everyone()
+    everyone = get_default_limit()
     row = UserLimit.objects.filter(user=user).first() or everyone
     return row.effective(everyone)["notebook_hours"]
 
@@ -120,7 +120,7 @@ def _admit_one_more(user: User, what: str, count: Callable[[], int]) -> None:
     Without a limit there is no lock, as the scheduler waits for this row.
     """
     rows = {row.user_id: row for row in UserLimit.objects.filter(Q(user=None) | Q(user=user))}
-    everyone, own = rows.get(None) or limit_of_everyone(), rows.get(user.pk) or ensure_user_limit(user)
+    everyone, own = rows.get(None) or get_default_limit(), rows.get(user.pk) or ensure_user_limit(user)
     if own.effective(everyone)[what] is None:
         return
     allowed = lock_rows(UserLimit.objects.filter(user=user))[0].effective(everyone)[what]

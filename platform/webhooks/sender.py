@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from django.conf import settings
 from django.db.models.functions import Now
 
-from common.egress import Answer, post
-from events.outgoing import AT_ONCE, finish
+from common.egress import Answer, post_body
+from events.outgoing import AT_ONCE, record_try
 from webhooks.delivery import claim_deliveries, pause_webhook, resume_webhook
 from webhooks.models import Delivery
 from webhooks.services import disable_webhook, is_maker_allowed
@@ -29,11 +29,11 @@ def _may_go(delivery: Delivery, is_visible: Callable[[Delivery], bool]) -> bool:
     """Check rights at sending, since they may have ended after the event."""
     webhook = delivery.webhook
     if webhook.disabled_at is not None:
-        finish(delivery, sent=False, again=False, error="disabled")
+        record_try(delivery, sent=False, again=False, error="disabled")
     elif not is_maker_allowed(webhook):
         disable_webhook(webhook=webhook, why="maker_left")
     elif webhook.team_id is None and not is_visible(delivery):
-        finish(delivery, sent=False, again=False, error="not_permitted")
+        record_try(delivery, sent=False, again=False, error="not_permitted")
     else:
         return True
     return False
@@ -41,7 +41,7 @@ def _may_go(delivery: Delivery, is_visible: Callable[[Delivery], bool]) -> bool:
 
 def _post(delivery: Delivery) -> Answer:
     body, headers = build_request(delivery)
-    return post(delivery.webhook.url, body, headers, settings.TESSERA_WEBHOOK_PRIVATE)
+    return post_body(delivery.webhook.url, body, headers, settings.TESSERA_WEBHOOK_PRIVATE)
 
 
 def _store_answer(delivery: Delivery, answer: Answer) -> None:
@@ -53,5 +53,5 @@ def _store_answer(delivery: Delivery, answer: Answer) -> None:
         resume_webhook(delivery.webhook_id)
     elif not gone:
         pause_webhook(delivery.webhook, delivery.attempts)
-    if finish(delivery, sent=sent, error=error, again=not gone, **facts):
+    if record_try(delivery, sent=sent, error=error, again=not gone, **facts):
         disable_webhook(webhook=delivery.webhook, why="gone" if gone else "failing")

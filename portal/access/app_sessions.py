@@ -9,11 +9,11 @@ from django.db.models.functions import Now
 
 from accounts.models import User
 from accounts.permissions import may, require
-from common.digests import digest_of
 from common.errors import NotFound
+from common.secrets import digest_secret
 from jobs.models import Job, JobQuerySet, Task
 from jobs.states import TaskState
-from jobs.upstream import upstream_secret
+from jobs.task_access import derive_task_secret
 from notebooks.models import Notebook, NotebookQuerySet
 from portal.access.session_user import load_session_user
 from portal.models import App, AppCode, AppKind, AppSession
@@ -57,11 +57,11 @@ def issue_code(*, app: App, user: User, session_key: str, state: str, path: str)
         old.objects.filter(user=user, expires_at__lt=Now()).delete()
     code = secrets.token_urlsafe(32)
     AppCode.objects.create(
-        digest=digest_of(code),
+        digest=digest_secret(code),
         app=app,
         user=user,
         session_key=session_key,
-        state=digest_of(state),
+        state=digest_secret(state),
         path=path,
         expires_at=Now() + timedelta(seconds=CODE_S),
     )
@@ -74,13 +74,13 @@ def redeem_code(*, label: str, code: str, state: str) -> tuple[str, str] | None:
 
     The UPDATE is the exchange: of two concurrent requests one succeeds.
     """
-    mine = AppCode.objects.filter(digest=digest_of(code), app__label=label, state=digest_of(state))
+    mine = AppCode.objects.filter(digest=digest_secret(code), app__label=label, state=digest_secret(state))
     if not mine.filter(used_at__isnull=True, expires_at__gt=Now()).update(used_at=Now()):
         return None
     row = mine.get()
     secret = secrets.token_urlsafe(32)
     AppSession.objects.create(
-        digest=digest_of(secret),
+        digest=digest_secret(secret),
         app_id=row.app_id,
         user_id=row.user_id,
         session_key=row.session_key,
@@ -92,7 +92,7 @@ def redeem_code(*, label: str, code: str, state: str) -> tuple[str, str] | None:
 def load_visit(label: str, secret: str) -> Visit | None:
     """Return what the secret opens; None if unknown, signed out or no longer permitted."""
     rows = AppSession.objects.select_related(*(f"app__{name}" for name in WITH))
-    row = rows.filter(digest=digest_of(secret), app__label=label, expires_at__gt=Now()).first()
+    row = rows.filter(digest=digest_secret(secret), app__label=label, expires_at__gt=Now()).first()
     person = load_session_user(row.session_key) if row else None
     if row is None or person is None or person.pk != row.user_id or not _may_open(person, row.app):
         return None
@@ -127,7 +127,7 @@ def _visit(user: User, app: App) -> Visit:
         language=user.language,
         task=task.uuid.hex if task else "",
         port=int(task.ports.get(str(app.port), app.port)) if task else 0,
-        authorization=f"token {upstream_secret(task.uuid)}" if task and app.notebook_id else "",
+        authorization=f"token {derive_task_secret(task.uuid)}" if task and app.notebook_id else "",
         name=name,
         start_path=f"/n/{name}/open" if app.notebook_id else f"/j/{name}/",
         board=app.job.spec.get("tensorboard") or "" if app.job and app.kind == AppKind.TENSORBOARD else "",

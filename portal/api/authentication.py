@@ -10,8 +10,8 @@ from accounts.models import ApiToken, User
 from accounts.services import note_use
 from cluster.agents import KEY, find_agent
 from cluster.models import Agent
-from common.digests import digest_of
 from common.errors import NotPermitted, NotSignedIn
+from common.secrets import digest_secret
 
 SCHEME = "bearer"
 
@@ -23,7 +23,7 @@ class TokenAuthentication(BaseAuthentication):
         scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() != SCHEME:
             return None
-        token = ApiToken.objects.live().filter(digest=digest_of(secret.strip())).select_related("user").first()
+        token = ApiToken.objects.live().filter(digest=digest_secret(secret.strip())).select_related("user").first()
         if token is None:
             raise NotSignedIn("bad_token")
         note_use(token)

@@ -9,7 +9,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from cluster.agents import approve_agent, invite_agent, judge, revoke_agent
+from cluster.agents import approve_agent, check_agents, invite_agent, revoke_agent
 from cluster.models import Agent, Enrolment
 from common.errors import StaleState
 from portal.console.machines import FoundAdmin, KeptAdmin
@@ -67,7 +67,7 @@ class AgentForm(forms.ModelForm):
 
     def __init__(self, *args, **named):
         super().__init__(*args, **named)
-        self.initial["seen"] = judge([self.instance])[0].seen
+        self.initial["seen"] = check_agents([self.instance])[0].seen
 
 
 class AgentAdmin(FoundAdmin):
@@ -113,11 +113,11 @@ class AgentAdmin(FoundAdmin):
 
     @admin.display(description=gettext_lazy("waiting for approval"))
     def waits(self, agent: Agent) -> SafeString | str:
-        return _lines([describe_held_back(held) for held in judge([agent])[0].held_back])
+        return _lines([describe_held_back(held) for held in check_agents([agent])[0].held_back])
 
     @admin.display(description=gettext_lazy("waiting for approval"), boolean=True)
     def waiting(self, agent: Agent) -> bool:
-        return bool(judge([agent])[0].held_back)
+        return bool(check_agents([agent])[0].held_back)
 
 
 def _lines(texts: list[str]) -> SafeString | str:

@@ -7,7 +7,7 @@ from django.http import HttpRequest
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from images.catalogue import delete_image, look_up, save_image
+from images.catalogue import delete_image, save_image, update_digest
 from images.logins import MOST_PASSWORD, delete_login, save_login
 from images.models import Image, Login
 from portal.image_view import problem_words, view_images
@@ -46,7 +46,7 @@ class ImageAdmin(admin.ModelAdmin):
     @admin.action(description=gettext_lazy("Resolve at the registries now"), permissions=["change"])
     def ask_now(self, request: HttpRequest, images: QuerySet[Image]) -> None:
         for image in images:
-            if look_up(image):
+            if update_digest(image):
                 image.refresh_from_db()
                 self.message_user(request, f"{image.alias}: {problem_words(image)}", "WARNING")
 

@@ -24,8 +24,8 @@ from events.models import Event
 from portal.console.fields import cards, cores, memory
 from portal.console.machines import KeptAdmin
 from portal.console.people import rehearse
-from quotas.models import RESOURCES, Amounts, Holding, Quota, UserLimit, add_amounts, load_parents, subtree
-from quotas.services import limit_of_everyone, save_quota, save_user_limit
+from quotas.models import RESOURCES, Amounts, Holding, Quota, UserLimit, add_amounts, list_subtree, load_parents
+from quotas.services import get_default_limit, save_quota, save_user_limit
 
 NOTHING: Amounts = (0, 0, 0)
 BAR_CELLS = 10
@@ -186,7 +186,7 @@ class UserLimitAdmin(LedgerAdmin):
     autocomplete_fields = ("user",)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[UserLimit]:
-        limit_of_everyone()  # creates the row to edit
+        get_default_limit()  # creates the row to edit
         return super().get_queryset(request).select_related("user").order_by("user__username")
 
     def get_fields(self, request: HttpRequest, obj: UserLimit | None = None) -> tuple[str, ...]:
@@ -217,7 +217,7 @@ class UserLimitAdmin(LedgerAdmin):
 
 def quota_bar(quota: Quota, resource: str) -> str:
     """Render usage of team and subteams against guarantee and limit."""
-    below = subtree(quota.team_id, load_parents())
+    below = list_subtree(quota.team_id, load_parents())
     used = Holding.objects.live().filter(team__in=below, pool=quota.pool_id).totals()[RESOURCES.index(resource)]
     guarantee, limit = getattr(quota, f"{resource}_guarantee"), getattr(quota, f"{resource}_limit")
     words = _("%(used)s, no limit") if limit is None else _("%(used)s of %(limit)s")

@@ -11,7 +11,7 @@ from django.views.decorators.http import require_http_methods
 
 from accounts.models import User
 from common.errors import NotFound, NotPermitted
-from common.rates import count
+from common.rates import check_rate
 from portal.access.app_links import app_origin
 from portal.access.app_sessions import find_app, issue_code
 from portal.models import App
@@ -44,7 +44,7 @@ def authorize(request: HttpRequest) -> HttpResponse:
 def _send_back(request: HttpRequest, app: App, state: str, path: str) -> HttpResponse:
     """Redirect to the app with a code; after a form by a page, as form-action covers redirects."""
     user = cast(User, request.user)
-    count("app codes", user.username, limit=120, per_s=60)
+    check_rate("app codes", user.username, limit=120, per_s=60)
     key = request.session.session_key or ""
     code = issue_code(app=app, user=user, session_key=key, state=state, path=path)
     there = f"{app_origin(app.label)}/.tessera/enter?{urlencode({'code': code, 'state': state})}"

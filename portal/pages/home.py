@@ -21,7 +21,7 @@ from portal.pages.jobs.view_model import JobView, view_jobs
 from portal.pages.notebooks.sizes import Size, offered_presets
 from portal.pages.notebooks.view_model import NotebookView, view_notebooks
 from portal.partial import render_page
-from quotas.models import Holding, Quota, load_parents, subtree
+from quotas.models import Holding, Quota, list_subtree, load_parents
 from scheduler.preview.preview import PoolCapacity, list_capacity
 
 MOST_CARDS, MOST_ENDED = 30, 4
@@ -163,6 +163,6 @@ def offer(room: PoolCapacity) -> str:
 
 def quota_line(quota: Quota, held: dict[tuple, tuple[int, int, int]], parents: dict[int, int | None]) -> QuotaLine:
     """Return a team's quota line; usage includes sub-teams."""
-    below = subtree(quota.team_id, parents)
+    below = list_subtree(quota.team_id, parents)
     used = sum(held[team, quota.pool_id][0] for team in below if (team, quota.pool_id) in held)
     return QuotaLine(quota.team.name, quota.pool.name, used, quota.gpu_milli_guarantee, quota.gpu_milli_limit)

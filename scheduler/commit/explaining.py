@@ -9,7 +9,7 @@ from typing import NamedTuple
 from django.db import connection, transaction
 
 from common.locks import database_now
-from events.bus import publish
+from events.bus import publish_row
 from jobs.models import Job
 from scheduler.commit.steps import ExplainJobs
 from scheduler.core.model.types import Refusal
@@ -132,7 +132,7 @@ def _update_cache(lines: Iterable[ReasonUpdate], written: Mapping[int, tuple[int
 
 def _publish_for(job_ids: list[int]) -> None:
     for job in Job.objects.filter(pk__in=job_ids).only("pk", "team_id", "pool_id").order_by("pk"):
-        publish(job)
+        publish_row(job)
 
 
 def _build_update(row: StoredReasons, refusals: list[Refusal], place: tuple[int, int]) -> ReasonUpdate:

@@ -14,7 +14,7 @@ from events.bus import SCHEDULER, hint
 from jobs.lifecycle import TaskMove, add_tasks, load_attempts, lock_jobs, move_tasks
 from jobs.models import Job, Task
 from jobs.states import JobState, TaskState
-from quotas.models import RESOURCES, Amounts, Holding, Quota, UserLimit, load_parents, subtree, team_chain
+from quotas.models import RESOURCES, Amounts, Holding, Quota, UserLimit, list_subtree, load_parents, team_chain
 from quotas.services import ensure_user_limit
 from scheduler.commit.ports import find_free_port, load_taken_ports, map_ports
 from scheduler.commit.steps import CardShare, StartJob, TaskStart
@@ -83,7 +83,7 @@ def lock_limits(job: Job, parents: Mapping[int, int | None]) -> tuple[list[Quota
 
 def check_teams(job: Job, quotas: list[Quota], ask: Amounts, parents: Mapping[int, int | None]) -> None:
     for quota in quotas:
-        held = sum_teams(subtree(quota.team_id, parents), job.pool_id)
+        held = sum_teams(list_subtree(quota.team_id, parents), job.pool_id)
         _check("team_limit", held, ask, quota.limits())
 
 

@@ -13,7 +13,7 @@ from common.locks import database_now, lock_rows
 from jobs.models import Job, Task
 from jobs.states import JOB_ACTIVE
 from quotas.models import Amounts, Holding, Quota, UserLimit
-from quotas.services import limit_of_everyone
+from quotas.services import get_default_limit
 
 
 def load_job(pk: int) -> Job:
@@ -68,7 +68,7 @@ def sum_cards(gpu_ids: Iterable[int]) -> dict[int, tuple[int, int, int]]:
 
 def load_everyone() -> UserLimit:
     """Load default limits."""
-    return limit_of_everyone()
+    return get_default_limit()
 
 
 def count_active(user_id: int) -> int:

@@ -16,7 +16,7 @@ from common.resources import GpuAsk, gpu_milli, is_instance, parse_gpu, rank_of,
 from jobs.models import Job
 from jobs.states import JOB_ACTIVE
 from quotas.models import RESOURCES, Amounts, Quota, UserLimit, team_chain
-from quotas.services import limit_of_everyone
+from quotas.services import get_default_limit
 from scheduler.core.model.snapshot import UNLIMITED, Snapshot
 from scheduler.core.model.topology import LinkLayout, LinkMatrix, build_link_layout
 from scheduler.core.model.types import Cell, DemandProfile, Policy, Role, TaskResources, TypicalRequests, WaitingJob
@@ -457,7 +457,7 @@ def _team_arrays(teams: list[Team], pools: list[Pool], holdings: Holdings, place
 
 
 def _user_arrays(user_ids: list[int], holdings: Holdings, places: ArrayIndex) -> dict[str, Any]:
-    everyone = limit_of_everyone()
+    everyone = get_default_limit()
     rows = {row.user_id: row for row in load_limits(user_ids)}
     limits = [rows.get(pk, everyone).effective(everyone) for pk in user_ids]
     running = load_active(user_ids)

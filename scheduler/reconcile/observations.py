@@ -8,8 +8,8 @@ from typing import Any
 from django.db import transaction
 
 from common.errors import StaleState
-from events.bus import RUNTIME, publish
-from jobs.lifecycle import MADE_ROOM, TaskMove, lock_jobs, move_tasks, path
+from events.bus import RUNTIME, publish_row
+from jobs.lifecycle import MADE_ROOM, TaskMove, list_steps, lock_jobs, move_tasks
 from jobs.models import Task
 from jobs.states import TASK_FINAL, TaskState
 from runtimes.contract.container import ContainerView
@@ -79,7 +79,7 @@ def record_progress(step: TaskProgress, epoch: int) -> None:
     news = {name: value for name, value in told.items() if value}
     write_progress(step.uuid, news | (step.start_progress._asdict() if step.start_progress is not None else {}))
     if step.start_progress is not None:  # a page may be waiting
-        publish(load_task(step.uuid))
+        publish_row(load_task(step.uuid))
 
 
 def write_progress(uuid: str, told: dict[str, Any]) -> None:
@@ -106,7 +106,7 @@ def measure_lost_work(task: Task, ended: ContainerView, step: TaskObserved) -> d
 def _is_open(task: Task, step: TaskObserved) -> bool:
     """Return whether the task has, or may take, that state."""
     try:
-        return task.state == step.state or bool(path(task.state, step.state))
+        return task.state == step.state or bool(list_steps(task.state, step.state))
     except StaleState as stale:
         log.info("Sighting dropped: %s", stale)
         return False

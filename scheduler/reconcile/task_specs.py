@@ -13,8 +13,8 @@ from jobs.jobfile.spec import DEFAULT_GRACE_S, JobSpec, from_json, role_of
 from jobs.jobfile.values import split_source
 from jobs.lifecycle import load_attempts
 from jobs.models import Job, JobKind, Task
+from jobs.task_access import UPSTREAM_TOKEN, derive_task_secret
 from jobs.tensorboard import TOOLS
-from jobs.upstream import UPSTREAM_TOKEN, upstream_secret
 from notebooks.environment import READY, environment_path
 from quotas.models import Holding
 from runtimes.contract.task import Checkpoint, GpuShare, Mount, Peer, TaskSpec
@@ -80,7 +80,7 @@ def _build(task: Task, context: SpecContext) -> TaskSpec:
         role=task.role,
         peers=build_peers(context.gangs[task.job_id]),
         ports=(task.ports["master"],) if "master" in task.ports else (),
-        platform_env={UPSTREAM_TOKEN: upstream_secret(task.uuid), **_tools_env(job, spec)},
+        platform_env={UPSTREAM_TOKEN: derive_task_secret(task.uuid), **_tools_env(job, spec)},
         port_map=build_port_map(task),
         mounts=build_mounts(job, spec),
         checkpoint=build_checkpoint(job, spec),

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from common import egress
-from common.egress import check_url, is_public, post, read_url
+from common.egress import check_url, is_public, post_body, read_url
 from common.errors import InvalidInput
 
 LOOPBACK = ["127.0.0.0/8"]
@@ -43,7 +43,7 @@ def test_an_address_inside_is_refused_when_it_is_written_and_when_it_is_called(u
     with pytest.raises(InvalidInput) as refused:
         check_url(url, [])
     assert refused.value.errors[0].code == "forbidden_address"
-    assert post(url, b"{}", {}, []).error in {"forbidden_address", "unresolved"}
+    assert post_body(url, b"{}", {}, []).error in {"forbidden_address", "unresolved"}
 
 
 @pytest.mark.parametrize("url", NO_URL)
@@ -73,7 +73,7 @@ def test_public_means_public_in_every_wrapping():
 def test_one_inner_address_among_a_names_is_enough_to_refuse_it(monkeypatch):
     found = [(2, 1, 6, "", (address, 80)) for address in ("93.184.215.14", "10.0.0.7")]
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
-    assert post("http://mixed.example/", b"", {}, []).error == "forbidden_address"
+    assert post_body("http://mixed.example/", b"", {}, []).error == "forbidden_address"
 
 
 def test_a_name_is_resolved_once_so_that_its_second_answer_does_not_count(monkeypatch):
@@ -86,13 +86,13 @@ def test_a_name_is_resolved_once_so_that_its_second_answer_does_not_count(monkey
 
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
     with server(200) as (port, seen):
-        assert post(f"http://rebind.example:{port}/x", b"{}", {}, LOOPBACK).error == "unreachable"
+        assert post_body(f"http://rebind.example:{port}/x", b"{}", {}, LOOPBACK).error == "unreachable"
     assert not seen  # it went to 127.0.0.2, where nobody listens, and nowhere else
 
 
 def test_the_body_the_headers_and_the_host_arrive_and_the_status_returns():
     with server(202) as (port, seen):
-        answer = post(f"http://127.0.0.1:{port}/hook?a=1", b'{"a": 1}', {"X-Mark": "7"}, LOOPBACK)
+        answer = post_body(f"http://127.0.0.1:{port}/hook?a=1", b'{"a": 1}', {"X-Mark": "7"}, LOOPBACK)
     assert (answer.status, answer.error) == (202, "")
     path, headers, body = seen[0]
     assert (path, headers["Host"], headers["X-Mark"], body) == ("/hook?a=1", f"127.0.0.1:{port}", "7", b'{"a": 1}')
@@ -100,26 +100,26 @@ def test_the_body_the_headers_and_the_host_arrive_and_the_status_returns():
 
 def test_a_redirect_is_an_answer_and_is_not_followed():
     with server(302, location="http://127.0.0.1:1/") as (port, seen):
-        assert post(f"http://127.0.0.1:{port}/", b"", {}, LOOPBACK).status == 302
+        assert post_body(f"http://127.0.0.1:{port}/", b"", {}, LOOPBACK).status == 302
     assert len(seen) == 1
 
 
 def test_a_server_that_trickles_is_cut_off(monkeypatch):
     monkeypatch.setattr(egress, "WITHIN_S", 0.3)
     with server(200, trickle=True) as (port, _):
-        answer = post(f"http://127.0.0.1:{port}/", b"", {}, LOOPBACK)
+        answer = post_body(f"http://127.0.0.1:{port}/", b"", {}, LOOPBACK)
     assert answer.status is None and answer.error == "timeout" and answer.took_ms < 2000
 
 
 def test_nobody_there_is_no_error_of_ours():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        assert post(f"http://127.0.0.1:{free.getsockname()[1]}/", b"", {}, LOOPBACK).error == "unreachable"
+        assert post_body(f"http://127.0.0.1:{free.getsockname()[1]}/", b"", {}, LOOPBACK).error == "unreachable"
 
 
 def test_a_certificate_that_is_none_is_refused():
     with server(200) as (port, seen):
-        assert post(f"https://127.0.0.1:{port}/", b"", {}, LOOPBACK).error == "tls"
+        assert post_body(f"https://127.0.0.1:{port}/", b"", {}, LOOPBACK).error == "tls"
     assert not seen
 
 
@@ -134,15 +134,15 @@ def test_a_certificate_is_judged_by_the_name_and_the_connection_goes_to_the_judg
     )
     names = []
     with server(200, certificate=certificate, names=names) as (port, seen):
-        assert post(f"https://hook.example:{port}/", b"{}", {}, LOOPBACK).status == 200
-        assert post(f"https://other.example:{port}/", b"{}", {}, LOOPBACK).error == "tls"
+        assert post_body(f"https://hook.example:{port}/", b"{}", {}, LOOPBACK).status == 200
+        assert post_body(f"https://other.example:{port}/", b"{}", {}, LOOPBACK).error == "tls"
     assert names == ["hook.example", "other.example"] and len(seen) == 1
 
 
 def test_of_a_long_answer_no_more_is_read_than_allowed():
     with server(200, endless=True) as (port, seen):
         began = time.monotonic()
-        assert post(f"http://127.0.0.1:{port}/", b"", {}, LOOPBACK).status == 200
+        assert post_body(f"http://127.0.0.1:{port}/", b"", {}, LOOPBACK).status == 200
     assert time.monotonic() - began < egress.WITHIN_S and seen[0][0] == "/"
     assert seen[1] < 32 * 1024 * 1024  # 64 KiB and what the sockets hold between the two
 

@@ -1,6 +1,6 @@
 import pytest
 
-from common.text import bad_character, did_you_mean, kind_of, name_problem, shorten
+from common.text import bad_character, did_you_mean, kind_of, name_problem, shorten_text
 
 
 @pytest.mark.parametrize(
@@ -39,8 +39,8 @@ def test_a_near_word_is_offered_and_a_far_one_not():
 
 
 def test_what_is_quoted_is_short_and_seen():
-    assert shorten("a\x1b\u202eb") == "a\ufffd\ufffdb"
-    assert len(shorten("x" * 1000)) == 40
+    assert shorten_text("a\x1b\u202eb") == "a\ufffd\ufffdb"
+    assert len(shorten_text("x" * 1000)) == 40
 
 
 def test_kinds_have_words():

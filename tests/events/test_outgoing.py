@@ -9,7 +9,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from events.models import Notice
-from events.outgoing import PAUSES_S, claim, finish
+from events.outgoing import PAUSES_S, claim_rows, record_try
 
 
 def mail(**fields):
@@ -21,20 +21,20 @@ def mail(**fields):
 @pytest.mark.django_db
 def test_a_claimed_row_is_nobody_elses_until_its_lease_ends():
     mail()
-    assert len(claim(Notice.objects.all(), 10)) == 1 and claim(Notice.objects.all(), 10) == []
+    assert len(claim_rows(Notice.objects.all(), 10)) == 1 and claim_rows(Notice.objects.all(), 10) == []
     Notice.objects.update(claimed_until=timezone.now() - timedelta(seconds=1))
-    assert len(claim(Notice.objects.all(), 10)) == 1
+    assert len(claim_rows(Notice.objects.all(), 10)) == 1
 
 
 @pytest.mark.django_db
 def test_a_sender_that_comes_back_late_changes_nothing():
     mail()
-    (late,) = claim(Notice.objects.all(), 1)
+    (late,) = claim_rows(Notice.objects.all(), 1)
     Notice.objects.update(claimed_until=timezone.now() - timedelta(seconds=1))
-    (second,) = claim(Notice.objects.all(), 1)
-    finish(late, sent=False, error="timeout", again=False)
+    (second,) = claim_rows(Notice.objects.all(), 1)
+    record_try(late, sent=False, error="timeout", again=False)
     assert Notice.objects.get().due_at is not None
-    finish(second, sent=True)
+    record_try(second, sent=True)
     assert (Notice.objects.get().due_at, Notice.objects.get().attempts) == (None, 2)
 
 
@@ -43,13 +43,13 @@ def test_pauses_grow_to_a_day_and_then_it_is_given_up():
     assert 23 * 3600 < sum(PAUSES_S) <= 24 * 3600 and list(PAUSES_S) == sorted(PAUSES_S)
     mail()
     for pause in PAUSES_S:
-        (row,) = claim(Notice.objects.all(), 1)
-        assert not finish(row, sent=False, error="timeout")
+        (row,) = claim_rows(Notice.objects.all(), 1)
+        assert not record_try(row, sent=False, error="timeout")
         left = Notice.objects.get().due_at - timezone.now()
         assert abs(left.total_seconds() - pause) < 5
         Notice.objects.update(due_at=Now())
-    (row,) = claim(Notice.objects.all(), 1)
-    assert finish(row, sent=False, error="timeout") and Notice.objects.get().due_at is None
+    (row,) = claim_rows(Notice.objects.all(), 1)
+    assert record_try(row, sent=False, error="timeout") and Notice.objects.get().due_at is None
 
 
 @pytest.mark.django_db(transaction=True)
@@ -60,7 +60,7 @@ def test_eight_senders_at_once_share_the_rows_and_none_gets_one_twice():
 
     def sender():
         barrier.wait()
-        got.extend(row.pk for _ in range(5) for row in claim(Notice.objects.all(), 2))
+        got.extend(row.pk for _ in range(5) for row in claim_rows(Notice.objects.all(), 2))
         connection.close()
 
     threads = [threading.Thread(target=sender) for _ in range(8)]
@@ -75,4 +75,4 @@ def test_eight_senders_at_once_share_the_rows_and_none_gets_one_twice():
 def test_only_what_is_due_is_claimed():
     mail()
     Notice.objects.update(due_at=timezone.now() + timedelta(hours=1))
-    assert claim(Notice.objects.all(), 10) == []
+    assert claim_rows(Notice.objects.all(), 10) == []

@@ -5,7 +5,14 @@ import pytest
 
 from common.errors import InvalidInput, NotPermitted
 from images import catalogue
-from images.catalogue import delete_image, images_seen_by, look_up_all, name_image, pin_image, save_image
+from images.catalogue import (
+    delete_image,
+    filter_visible_images,
+    pin_image,
+    resolve_alias,
+    save_image,
+    update_all_digests,
+)
 from images.logins import save_login
 from images.models import Image, Login
 from jobs.control import retry_job
@@ -38,7 +45,7 @@ def line(registry, alias="torch", name="nlp/train:3", team=None, **fields) -> Im
     """A line of the catalogue, looked up."""
     image = Image(alias=alias, reference=f"{registry.host}/{name}", team=team, **fields)
     save_image(actor=make.admin(f"root{Image.objects.count()}"), image=image)
-    look_up_all()
+    update_all_digests()
     image.refresh_from_db()
     return image
 
@@ -54,7 +61,7 @@ def test_an_alias_is_its_digest_at_submit_and_at_every_attempt(cast, registry):
     make.start(job)
     make.end(job, TaskState.FAILED, "exit_nonzero", 1)
     registry.push("nlp/train", "3", NEW)
-    look_up_all()
+    update_all_digests()
     retry_job(actor=cast.ada, job=Job.objects.get(pk=job.pk))
     assert image_of(job) == f"{registry.host}/nlp/train:3@{old}"
     assert old not in image_of(make.job(cast.ada, image="torch", pool="dev"))
@@ -73,7 +80,7 @@ def test_the_last_digest_stays_where_the_registry_has_none_any_more(registry):
     digest = registry.push("nlp/train", "3", OLD)
     image = line(registry)
     registry.manifests.clear()
-    look_up_all()
+    update_all_digests()
     image.refresh_from_db()
     assert (image.digest, image.problem, image.problem_words) == (digest, "not_found", "manifest unknown")
 
@@ -111,7 +118,7 @@ def test_where_only_the_catalogue_is_allowed_another_image_is_refused_with_what_
     registry.push("nlp/train", "3", OLD)
     image = line(registry)
     for text in ("torch", image.reference, image.pinned):
-        assert name_image(cast.nlp, text) == image.pinned
+        assert resolve_alias(cast.nlp, text) == image.pinned
     for text in ("busybox", image.reference + "1", image.pinned[:-1] + "0"):
         with pytest.raises(InvalidInput) as refused:
             make.job(cast.ada, image=text, pool="dev")
@@ -134,9 +141,9 @@ def test_a_teams_own_alias_goes_before_that_for_all_and_is_nobody_elses(cast, re
     line(registry, name="a:1")
     line(registry, name="b:1", team=cast.nlp)
     line(registry, alias="secret", name="b:1", team=cast.nlp)
-    assert "/b:1@" in name_image(cast.nlp, "torch") and "/a:1@" in name_image(cast.vision, "torch")
-    assert name_image(cast.vision, "secret") == "secret"
-    assert [image.alias for image in images_seen_by(cast.eve)] == ["torch"]
+    assert "/b:1@" in resolve_alias(cast.nlp, "torch") and "/a:1@" in resolve_alias(cast.vision, "torch")
+    assert resolve_alias(cast.vision, "secret") == "secret"
+    assert [image.alias for image in filter_visible_images(cast.eve)] == ["torch"]
 
 
 def test_a_lead_keeps_the_teams_lines_and_no_others(cast):

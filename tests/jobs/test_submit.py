@@ -8,7 +8,7 @@ from jobs.jobfile.parse import parse_spec
 from jobs.models import Job
 from jobs.submit import submit_job
 from quotas.models import Quota, UserLimit
-from quotas.services import limit_of_everyone
+from quotas.services import get_default_limit
 from scheduler.preview.preview import check_possible
 
 pytestmark = pytest.mark.django_db
@@ -102,7 +102,7 @@ def test_keys_belong_to_people(cast):
 
 
 def test_one_job_above_the_waiting_limit_is_refused(cast):
-    limit_of_everyone()
+    get_default_limit()
     UserLimit.objects.filter(user=None).update(jobs_waiting=2)
     submit(cast.ada), submit(cast.ada)
     with pytest.raises(QuotaExceeded) as full:

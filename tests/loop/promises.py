@@ -18,7 +18,7 @@ from events.models import Event
 from jobs.lifecycle import MADE_ROOM
 from jobs.models import Job, Task
 from jobs.states import HOLDING, JOB_ACTIVE, JOB_FINAL, JOB_MOVES, TASK_FINAL, TASK_MOVES, JobState, TaskState
-from quotas.models import RESOURCES, Amounts, Holding, Quota, UserLimit, subtree, team_chain
+from quotas.models import RESOURCES, Amounts, Holding, Quota, UserLimit, list_subtree, team_chain
 from scheduler.models import Lease
 
 MODELS: dict[str, tuple[Any, dict]] = {"job": (Job, JOB_MOVES), "task": (Task, TASK_MOVES), "node": (Node, Node.MOVES)}
@@ -257,7 +257,7 @@ class Promises:
         for team, pool in {(row["team_id"], row["pool_id"]) for row in new}:
             for quota in quotas:
                 if quota["pool_id"] == pool and quota["team_id"] in team_chain(team, self.parents):
-                    below = set(subtree(quota["team_id"], self.parents))
+                    below = set(list_subtree(quota["team_id"], self.parents))
                     held = totals([row for row in live if row["pool_id"] == pool and row["team_id"] in below])
                     more = totals([row for row in new if row["pool_id"] == pool and row["team_id"] in below])
                     for name, used, grew in zip(RESOURCES, held, more, strict=True):
@@ -334,7 +334,7 @@ class Promises:
         """What a cycle would decide by is the sum of what is held."""
         live = [row for row in self.db.tables.get(Holding, {}).values() if row["released_at"] is None]
         for t, team in enumerate(teams):
-            below = set(subtree(team, self.parents))
+            below = set(list_subtree(team, self.parents))
             for p, pool in enumerate(pools):
                 held = totals([row for row in live if row["team_id"] in below and row["pool_id"] == pool])
                 if tuple(snapshot.held[t, p]) != held:

@@ -13,14 +13,13 @@ from django.utils import timezone
 from common.errors import Conflict, InvalidInput, NameTaken, NotPermitted, QuotaExceeded, Unavailable
 from events.bus import SYSTEM, record
 from events.models import Event, Notice
-from files.shelves import find_shelf
+from files.areas import find_file_area
 from jobs.models import Job, JobKind, Task
 from jobs.states import TaskState
 from notebooks.environment import READY, environment_path
 from notebooks.launch import COMMAND, FIRST, JUPYTER_PORT, TABS
 from notebooks.models import Notebook
-from notebooks.phases import load_usual
-from notebooks.presets import presets_for
+from notebooks.presets import list_presets
 from notebooks.services import (
     change_notebook,
     clone_notebook,
@@ -31,6 +30,7 @@ from notebooks.services import (
     start_notebook,
     stop_notebook,
 )
+from notebooks.start_phases import load_usual_durations
 from notebooks.states import NotebookState, derive_state
 from notebooks.tasks import keep_time, mark_ready, sweep
 from runtimes.storage.areas import get_area_path
@@ -242,13 +242,13 @@ def test_it_is_opened_once_for_each_start(cast):
 def test_presets_go_on_with_the_last_notebook_of_their_size(cast):
     create_notebook(user=cast.ada, name="old", gpu="1/4")
     explore = create_notebook(user=cast.ada, name="explore", gpu="1/4")
-    assert {preset.gpu: preset.notebook for preset in presets_for(cast.ada)} == {
+    assert {preset.gpu: preset.notebook for preset in list_presets(cast.ada)} == {
         "1/4": explore,
         "1/2": None,
         "1": None,
         "0": None,
     }
-    assert presets_for(make.user("zoe")) == []
+    assert list_presets(make.user("zoe")) == []
 
 
 def test_two_tasks_of_a_node_never_share_a_port(cast):
@@ -319,7 +319,7 @@ def test_an_old_environment_goes_once_nothing_runs_from_it(cast, old, settings):
 
 
 def test_what_a_start_usually_takes_is_told_by_the_notebooks_started_last(cast, monkeypatch, django_assert_num_queries):
-    assert load_usual() == {}
+    assert load_usual_durations() == {}
     early, late = (create_notebook(user=cast.ada, name=name, gpu="0") for name in ("early", "late"))
     for notebook, seconds in ((early, (90, 90, 90)), (late, (3, 30, 4))):
         start(notebook)
@@ -327,12 +327,12 @@ def test_what_a_start_usually_takes_is_told_by_the_notebooks_started_last(cast, 
             record(notebook, "ready", actor=SYSTEM, params={"took_s": {"jupyter": took}})
     create_notebook(user=cast.ada, name="never", gpu="0")
     with django_assert_num_queries(2):
-        assert load_usual() == {"jupyter": 60}
-    monkeypatch.setattr("notebooks.phases.STARTS_LOOKED_AT", 3)
-    assert load_usual() == {"jupyter": 4}
-    monkeypatch.setattr("notebooks.phases.STARTS_LOOKED_AT", 1)
+        assert load_usual_durations() == {"jupyter": 60}
+    monkeypatch.setattr("notebooks.start_phases.STARTS_LOOKED_AT", 3)
+    assert load_usual_durations() == {"jupyter": 4}
+    monkeypatch.setattr("notebooks.start_phases.STARTS_LOOKED_AT", 1)
     record(early, "ready", actor=SYSTEM, params={"took_s": {"jupyter": 90}})
-    assert load_usual() == {"jupyter": 4}, "not by one that was started earlier"
+    assert load_usual_durations() == {"jupyter": 4}, "not by one that was started earlier"
 
 
 @pytest.mark.parametrize("ready", [None, 0])
@@ -346,7 +346,7 @@ def test_an_old_environment_stays_until_the_new_one_has_settled(old, settings, r
 @pytest.mark.parametrize("with_files", [True, False])
 def test_its_folder_goes_only_where_that_was_said(cast, settings, with_files):
     explore = create_notebook(user=cast.ada, name="explore", gpu="0")
-    shelf = find_shelf(cast.ada, "home")
+    shelf = find_file_area(cast.ada, "home")
     for name in ("", "/explore", "/explore/runs", "/other"):
         shelf.store.make_folder(f"notebooks{name}")
     home = get_area_path(settings.TESSERA_FILES, shelf.place)

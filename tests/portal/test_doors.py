@@ -20,10 +20,10 @@ from django.utils import timezone
 from accounts.models import ApiToken, User
 from accounts.services import SCOPES, revoke_token
 from accounts.ssh_keys import add_ssh_key
-from common.digests import digest_of
+from common.secrets import digest_secret
 from files.models import Upload
 from jobs.models import Job
-from jobs.upstream import upstream_secret
+from jobs.task_access import derive_task_secret
 from notebooks.services import create_notebook
 from portal.api.permissions import AGENT, ANYBODY, SIGNED_IN
 
@@ -286,10 +286,10 @@ def build_world():
 def dead_tokens(cast):
     """What may be sent as a token and is none: {what it is: the secret}."""
     dead = {"revoked": make.token(cast.ada), "expired": make.token(cast.ada), "of a suspended": make.token(cast.gone)}
-    revoked, expired = (ApiToken.objects.get(digest=digest_of(dead[name])) for name in ("revoked", "expired"))
+    revoked, expired = (ApiToken.objects.get(digest=digest_secret(dead[name])) for name in ("revoked", "expired"))
     revoke_token(user=cast.ada, token_id=revoked.pk)
     ApiToken.objects.filter(pk=expired.pk).update(expires_at="2020-01-01T00:00Z")
-    return {**dead, "of a running task": upstream_secret(cast.task.uuid), "made up": "tes_nothing"}
+    return {**dead, "of a running task": derive_task_secret(cast.task.uuid), "made up": "tes_nothing"}
 
 
 def address(name, world):

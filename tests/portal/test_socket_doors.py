@@ -16,7 +16,7 @@ from django.db import connections
 from django.utils import timezone
 
 from accounts.models import User
-from jobs.upstream import upstream_secret
+from jobs.task_access import derive_task_secret
 from portal.gateway.routing import websocket_urls as terminal_urls
 from portal.live.routing import websocket_urls as live_urls
 
@@ -38,7 +38,7 @@ def build_world():
     cast = make.cast()
     job = make.job(cast.ada, gpu="1/4", pool="dev")
     cast.name, gone = job.public_id, make.user("gone", cast.nlp)
-    secrets = {"token": make.token(cast.ada), "job token": upstream_secret(make.start(job)[0].uuid)}
+    secrets = {"token": make.token(cast.ada), "job token": derive_task_secret(make.start(job)[0].uuid)}
     sessions = {"stranger": cast.eve, "lead": cast.bob, "suspended": gone}
     cast.headers = {
         "visitor": [],

@@ -7,7 +7,7 @@ from django.db import IntegrityError, transaction
 from common.errors import InvalidInput, NotPermitted
 from events.models import Event, Notice
 from jobs.states import TaskState
-from quotas.models import Holding, Quota, UserLimit, subtree, team_chain
+from quotas.models import Holding, Quota, UserLimit, list_subtree, team_chain
 from quotas.services import delete_quota, save_quota, save_user_limit
 
 pytestmark = pytest.mark.django_db
@@ -102,5 +102,5 @@ def test_a_row_for_a_card_holds_no_cpu(cast):
 
 def test_teams_form_chains_and_trees_and_a_loop_ends():
     parents = {1: None, 2: 1, 3: 2, 4: 5, 5: 4}
-    assert team_chain(3, parents) == [3, 2, 1] and subtree(1, parents) == [1, 2, 3]
+    assert team_chain(3, parents) == [3, 2, 1] and list_subtree(1, parents) == [1, 2, 3]
     assert team_chain(4, parents) == [4, 5]

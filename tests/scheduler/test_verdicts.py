@@ -13,7 +13,7 @@ from common.errors import Impossible
 from jobs.jobfile.parse import parse_spec
 from jobs.submit import submit_job
 from quotas.models import Quota
-from quotas.services import limit_of_everyone
+from quotas.services import get_default_limit
 from scheduler.preview import feasibility_cache, preview
 
 pytestmark = pytest.mark.django_db
@@ -32,7 +32,7 @@ def cast():
     """A person's first submit makes rows for their limits."""
     feasibility_cache.clear_cache()
     cast = make.cast()
-    limit_of_everyone()
+    get_default_limit()
     for person in (cast.ada, cast.bob):
         make.limit(person)
     return cast

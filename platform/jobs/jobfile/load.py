@@ -22,7 +22,7 @@ from ruamel.yaml.events import (
 )
 
 from common.errors import FieldError, InvalidInput
-from common.text import shorten
+from common.text import shorten_text
 from jobs.jobfile.description import JOB
 from jobs.jobfile.shapes import Path, pointer_of
 
@@ -121,7 +121,7 @@ class _Limits:
         for key, value in pairs:
             self.text(key, path)
             if key in made:
-                raise _bad((*path, key), "duplicate_key", key=shorten(key))
+                raise _bad((*path, key), "duplicate_key", key=shorten_text(key))
             made[key] = self.plain(value, (*path, key))
         return made
 
@@ -163,7 +163,7 @@ class _Builder(_Limits):
         while not isinstance(event := next(self.events), MappingEndEvent):
             key = self._key(event, path)
             if key in made:
-                raise _bad((*path, key), "duplicate_key", key=shorten(key), line=_line(event))
+                raise _bad((*path, key), "duplicate_key", key=shorten_text(key), line=_line(event))
             made[key] = self.node(next(self.events), (*path, key))
         return made
 
@@ -187,11 +187,11 @@ class _Builder(_Limits):
 
     def _refuse_cleverness(self, event: Event, path: Path) -> None:
         if isinstance(event, AliasEvent):
-            raise _bad(path, "alias", name=shorten(str(event.anchor)), line=_line(event))
+            raise _bad(path, "alias", name=shorten_text(str(event.anchor)), line=_line(event))
         # `tag` is an object or text, by version of the parser
         for clever in ("anchor", "tag"):
             if name := getattr(event, clever, None):
-                raise _bad(path, clever, name=shorten(str(name)), line=_line(event))
+                raise _bad(path, clever, name=shorten_text(str(name)), line=_line(event))
 
 
 def _resolve(text: str, path: Path, line: int):
@@ -249,7 +249,7 @@ def _syntax(error: MarkedYAMLError) -> InvalidInput:
     problem = error.problem or error.context or ""
     if "'\\t'" in problem:
         return _bad((), "tab", **where)
-    return _bad((), "yaml_syntax", problem=shorten(problem, 120), **where)
+    return _bad((), "yaml_syntax", problem=shorten_text(problem, 120), **where)
 
 
 def _character_of(error: YAMLError) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 from common.errors import FieldError
 from common.resources import duration_text
-from common.text import shorten
+from common.text import shorten_text
 from jobs.jobfile.description import JOB, NOT_WITH_ROLES
 from jobs.jobfile.shapes import pointer_of, refuse
 from jobs.jobfile.spec import JobSpec, RoleSpec
@@ -32,7 +32,7 @@ def parse_spec(data: dict, *, defaults: Defaults = Defaults()) -> JobSpec:
 
 def derive_name(run: str) -> str:
     words = " ".join(run.split("\n", 1)[0].split())
-    return shorten(words, DERIVED_NAME).strip()
+    return shorten_text(words, DERIVED_NAME).strip()
 
 
 def _build(found: dict, defaults: Defaults) -> JobSpec:

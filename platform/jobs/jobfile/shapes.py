@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from common.errors import FieldError, InvalidInput
-from common.text import did_you_mean, kind_of, shorten
+from common.text import did_you_mean, kind_of, shorten_text
 
 Path = tuple[str | int, ...]
 Reader = Callable[[Any, str], Any]
@@ -75,7 +75,7 @@ class Choice(Shape):
         if word in self.later:
             fail(pointer, "not_supported_yet", key=word)
         if word not in self.known:
-            fail(pointer, "unknown_value", got=shorten(word), allowed=list(self.known), **_near(word, self.known))
+            fail(pointer, "unknown_value", got=shorten_text(word), allowed=list(self.known), **_near(word, self.known))
         return word
 
     def schema(self, yaml: bool) -> dict[str, Any]:
@@ -141,7 +141,7 @@ class Map(Shape):
                     self.value.read(item, where)
                 name = self.name.read(key, where)
                 if name in made:
-                    fail(where, "data_twice", target=shorten(key))
+                    fail(where, "data_twice", target=shorten_text(key))
                 made[name] = self.value.read(item, where)
             except InvalidInput as error:
                 errors += error.errors
@@ -247,7 +247,7 @@ class Keys(Shape):
             if key not in self.by_key:
                 meant = self.by_key.get(ALIASES.get(key, ""))
                 near = {"did_you_mean": meant.key} if meant and meant.supported else _near(key, self.by_key)
-                errors.append(FieldError(where, "unknown_key", {"key": shorten(key), **near}))
+                errors.append(FieldError(where, "unknown_key", {"key": shorten_text(key), **near}))
             elif given[key] is not None and not self.by_key[key].supported:
                 errors.append(FieldError(where, "not_supported_yet", {"key": key}))
         return errors

@@ -17,7 +17,7 @@ from common.resources import (
     parse_gpu,
     parse_memory,
 )
-from common.text import MAX_NAME, bad_character, check_name, kind_of, shorten
+from common.text import MAX_NAME, bad_character, check_name, kind_of, shorten_text
 from jobs.jobfile.shapes import (
     Choice,
     Map,
@@ -79,7 +79,7 @@ def read_image(value: object, pointer: str) -> str:
     if len(text) > MAX_IMAGE:
         fail(pointer, "too_long", max=MAX_IMAGE, got=len(text))
     if not _IMAGE.fullmatch(text):
-        fail(pointer, "bad_image", got=shorten(text))
+        fail(pointer, "bad_image", got=shorten_text(text))
     return text
 
 
@@ -89,9 +89,9 @@ def read_code(value: object, pointer: str) -> str:
     if text in (".", "./"):
         return "."
     if text.startswith(("git+", "git@", "https://", "http://", "ssh://")):
-        fail(pointer, "not_supported_yet", key=shorten(text), feature="code_from_git")
+        fail(pointer, "not_supported_yet", key=shorten_text(text), feature="code_from_git")
     if not _DIGEST.fullmatch(text):
-        fail(pointer, "bad_code", got=shorten(text))
+        fail(pointer, "bad_code", got=shorten_text(text))
     return text
 
 
@@ -100,7 +100,7 @@ def read_workdir(value: object, pointer: str) -> str:
     text = read_text(value, pointer)
     parts = [part for part in text.split("/") if part not in ("", ".")]
     if text.startswith(("/", "~")) or ".." in parts or "\\" in text:
-        fail(pointer, "workdir_outside", got=shorten(text))
+        fail(pointer, "workdir_outside", got=shorten_text(text))
     if len(text) > MAX_PATH or any(len(part.encode()) > 255 for part in parts):
         fail(pointer, "too_long", max=MAX_PATH, got=len(text))
     if bad := bad_character(text):
@@ -112,7 +112,7 @@ def read_directory(value: object, pointer: str) -> str:
     """Read a relative, absolute or home (~/runs) path inside the task."""
     text = read_text(value, pointer)
     if not text or text.startswith("-"):
-        fail(pointer, "bad_directory", got=shorten(text))
+        fail(pointer, "bad_directory", got=shorten_text(text))
     if len(text) > MAX_PATH:
         fail(pointer, "too_long", max=MAX_PATH, got=len(text))
     if bad := bad_character(text):
@@ -122,9 +122,9 @@ def read_directory(value: object, pointer: str) -> str:
 
 def read_env_name(name: str, pointer: str) -> str:
     if not _ENV_NAME.fullmatch(name) or len(name) > MAX_ENV_NAME:
-        fail(pointer, "bad_env_name", got=shorten(name))
+        fail(pointer, "bad_env_name", got=shorten_text(name))
     if name in RESERVED_ENV or name.startswith(RESERVED_ENV_PREFIXES):
-        fail(pointer, "reserved_name", name=shorten(name))
+        fail(pointer, "reserved_name", name=shorten_text(name))
     return name
 
 
@@ -137,7 +137,7 @@ def read_env_value(value: object, pointer: str) -> str:
 
 def read_label_name(name: str, pointer: str) -> str:
     if not _LABEL_NAME.fullmatch(name):
-        fail(pointer, "bad_label_name", got=shorten(name))
+        fail(pointer, "bad_label_name", got=shorten_text(name))
     return name
 
 
@@ -149,7 +149,7 @@ def read_data_target(target: str, pointer: str) -> str:
     """Read a path below the work directory; elsewhere programs share the node's files."""
     path = posixpath.normpath(target) if target else "."
     if ".." in target.split("/") or path == "." or target.startswith(("/", "~")):
-        fail(pointer, "bad_data_target", got=shorten(target))
+        fail(pointer, "bad_data_target", got=shorten_text(target))
     _check_length(path, pointer)
     return path
 
@@ -159,10 +159,10 @@ def read_data_source(value: object, pointer: str) -> str:
     text = read_text(value, pointer)
     found = _SOURCE.fullmatch(text)
     if not found:
-        fail(pointer, "bad_data", got=shorten(text))
+        fail(pointer, "bad_data", got=shorten_text(text))
     parts = [part for part in found[2].split("/") if part not in ("", ".")]
     if ".." in parts or found[2].startswith(("/", "~")) or ":" in found[2]:
-        fail(pointer, "bad_data", got=shorten(text))
+        fail(pointer, "bad_data", got=shorten_text(text))
     path = "/".join(parts)
     _check_length(path, pointer)
     return f"{found[1]}:{path}{found[3] or ''}"
@@ -177,7 +177,7 @@ def split_source(text: str) -> tuple[str, str, bool]:
 
 def read_role_name(name: str, pointer: str) -> str:
     if not _ROLE_NAME.fullmatch(name):
-        fail(pointer, "bad_role_name", got=shorten(name))
+        fail(pointer, "bad_role_name", got=shorten_text(name))
     return name
 
 
@@ -241,10 +241,10 @@ class Span(Whole):
             return (number := super().read(value, pointer)), number
         found = _SPAN.fullmatch(value.strip())
         if not found:
-            fail(pointer, "bad_span", got=shorten(value))
+            fail(pointer, "bad_span", got=shorten_text(value))
         least, most = (super(Span, self).read(int(text), pointer) for text in found.groups())
         if least > most:
-            fail(pointer, "bad_span", got=shorten(value))
+            fail(pointer, "bad_span", got=shorten_text(value))
         return least, most
 
     def schema(self, yaml: bool) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode, urlsplit
 
-from common.egress import Reply, Unreached, ask
+from common.egress import Reply, Unreached, send_request
 from runtimes.images.names import DEFAULT_REGISTRY, DIGEST, REPOSITORY, TAG, ImageName, RegistryLogin
 
 SERVED_BY = {DEFAULT_REGISTRY: "registry-1.docker.io"}
@@ -103,7 +103,7 @@ def _basic(login: RegistryLogin) -> dict[str, str]:
 
 
 def _ask(method: str, url: str, headers: dict[str, str], reach: Reach, most: int = 64 << 10) -> Reply:
-    return ask(method, url, headers, reach.allowed, most=most, authority=reach.authority)
+    return send_request(method, url, headers, reach.allowed, most=most, authority=reach.authority)
 
 
 def _refusal(reply: Reply) -> Unresolved:

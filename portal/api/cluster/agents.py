@@ -7,7 +7,15 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.permissions import require
-from cluster.agents import REPORT_EVERY_S, approve_agent, enrol_agent, invite_agent, judge, revoke_agent, take_report
+from cluster.agents import (
+    REPORT_EVERY_S,
+    approve_agent,
+    check_agents,
+    enrol_agent,
+    invite_agent,
+    revoke_agent,
+    take_report,
+)
 from cluster.models import Agent
 from common.errors import NotFound, NotPermitted
 from jobs.log_ingest import MOST_BYTES, Piece, get_log_pace, store_pieces
@@ -43,7 +51,7 @@ class AgentList(ApiView):
     @extend_schema(parameters=[FieldsQuery], responses=list_of(AgentShape, "AgentList"))
     def get(self, request: Request) -> Response:
         """List machines with an agent by name, also revoked ones."""
-        return all_of(judge(Agent.objects.all()), AgentShape, **read_query(request, FieldsQuery))
+        return all_of(check_agents(Agent.objects.all()), AgentShape, **read_query(request, FieldsQuery))
 
 
 class AgentDetail(ApiView):
@@ -156,5 +164,5 @@ def _agent(request: Request, name: str) -> Agent:
 
 
 def _show(agent: Agent) -> dict:
-    (judged,) = judge([agent])
+    (judged,) = check_agents([agent])
     return AgentShape(judged).data

@@ -14,8 +14,8 @@ from jobs.states import JOB_ACTIVE
 from portal.access.visibility import team_ids_in_sight
 from portal.api.http.fields import Amount, amount
 from portal.api.view import ApiView
-from quotas.models import RESOURCES, Holding, Quota, UserLimit, add_amounts, load_parents, subtree
-from quotas.services import limit_of_everyone
+from quotas.models import RESOURCES, Holding, Quota, UserLimit, add_amounts, list_subtree, load_parents
+from quotas.services import get_default_limit
 
 NOTHING = (0, 0, 0)
 SHOW = {"gpu_milli": show_gpu, "cpu_milli": show_cpu, "memory_mib": show_memory}
@@ -82,7 +82,8 @@ def quota_lines(user: User) -> list[dict[str, Any]]:
             "team": quota.team.name,
             "pool": quota.pool.name,
             **_lines(
-                add_amounts(held.get((team, quota.pool_id), NOTHING) for team in subtree(quota.team_id, parents)), quota
+                add_amounts(held.get((team, quota.pool_id), NOTHING) for team in list_subtree(quota.team_id, parents)),
+                quota,
             ),
             "weight": quota.weight,
             "cell": quota.cell,
@@ -92,7 +93,7 @@ def quota_lines(user: User) -> list[dict[str, Any]]:
 
 
 def own_limits(user: User) -> dict[str, Any]:
-    everyone = limit_of_everyone()
+    everyone = get_default_limit()
     row = UserLimit.objects.filter(user=user).first() or everyone
     limits = row.effective(everyone)
     mine, jobs = Holding.objects.live().filter(user=user).totals(), Job.objects.filter(user=user)

@@ -8,7 +8,7 @@ from rest_framework.renderers import BaseRenderer, JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from files.shelves import Shelf, find_shelf, list_shelves
+from files.areas import FileArea, find_file_area, list_file_areas
 from files.usage import load_used, record_removal
 from portal.api.files.shapes import (
     FolderShape,
@@ -45,7 +45,7 @@ class Places(ApiView):
     @extend_schema(parameters=[FieldsQuery], responses=list_of(PlaceShape, "Places"))
     def get(self, request: Request) -> Response:
         """List the caller's home and team folders, and how full each is."""
-        places = [place_of(shelf, load_used(shelf)) for shelf in list_shelves(request.user)]
+        places = [place_of(shelf, load_used(shelf)) for shelf in list_file_areas(request.user)]
         return all_of(places, PlaceShape, **read_query(request, FieldsQuery))
 
 
@@ -57,7 +57,7 @@ class FolderView(ApiView):
     def get(self, request: Request) -> Response:
         """List a folder; "" is the place itself. At most 10,000 entries; `cut` says that there are more."""
         query = read_query(request, PlainPathQuery)
-        shelf = find_shelf(request.user, query["place"])
+        shelf = find_file_area(request.user, query["place"])
         return Response(FolderShape(listing_of(shelf, query["path"])).data)
 
 
@@ -105,7 +105,7 @@ class FolderContent(ApiView):
         read.
         """
         query = read_query(request, PlainPathQuery)
-        shelf = find_shelf(request.user, query["place"])
+        shelf = find_file_area(request.user, query["place"])
         return send_archive(shelf.store, query["path"], shelf.name_of(query["path"]))
 
 
@@ -118,7 +118,7 @@ class Move(ApiView):
     def post(self, request: Request) -> Response:
         """Rename within a place. Nothing is overwritten without `replace`."""
         body = read_json(request, MoveBody)
-        shelf = find_shelf(request.user, body["place"], write=True)
+        shelf = find_file_area(request.user, body["place"], write=True)
         shelf.store.move(body["path"], body["to"], replace=body["replace"])
         return Response(status=204)
 
@@ -132,10 +132,10 @@ class Mkdir(ApiView):
     def post(self, request: Request) -> Response:
         """Create a folder in an existing one."""
         body = read_json(request, MkdirBody)
-        find_shelf(request.user, body["place"], write=True).store.make_folder(body["path"])
+        find_file_area(request.user, body["place"], write=True).store.make_folder(body["path"])
         return Response(status=201)
 
 
-def _named(request: Request, write: bool = False) -> tuple[Shelf, str]:
+def _named(request: Request, write: bool = False) -> tuple[FileArea, str]:
     query: dict[str, Any] = read_query(request, PathQuery)
-    return find_shelf(request.user, query["place"], write=write), query["path"]
+    return find_file_area(request.user, query["place"], write=write), query["path"]

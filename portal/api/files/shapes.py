@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 from rest_framework import serializers
 
+from files.areas import FileArea
 from files.models import KEPT, Upload
-from files.shelves import Shelf
 from files.uploads import CHUNK_BYTES
 from files.usage import Used
 from runtimes.storage.file_store import Entry
@@ -91,7 +91,7 @@ class UploadShape(serializers.Serializer):
     expires_at = serializers.DateTimeField()
 
 
-def place_of(shelf: Shelf, used: Used) -> SimpleNamespace:
+def place_of(shelf: FileArea, used: Used) -> SimpleNamespace:
     return SimpleNamespace(
         place=shelf.name,
         bytes=used.bytes,
@@ -102,7 +102,7 @@ def place_of(shelf: Shelf, used: Used) -> SimpleNamespace:
     )
 
 
-def listing_of(shelf: Shelf, path: str) -> SimpleNamespace:
+def listing_of(shelf: FileArea, path: str) -> SimpleNamespace:
     found = shelf.store.list_folder(path)
     entries = [entry_of(entry) for entry in found.entries]
     return SimpleNamespace(place=shelf.name, path=path, results=entries, cut=found.cut, unreadable=found.unreadable)

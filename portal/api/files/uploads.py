@@ -8,7 +8,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from common.errors import FieldError, InvalidInput
-from files.uploads import CHUNK_BYTES, append, begin_upload, drop_upload, find_upload
+from files.uploads import CHUNK_BYTES, append_upload, begin_upload, drop_upload, find_upload
 from portal.api.files.shapes import UploadBody, UploadShape, upload_of
 from portal.api.http.bodies import media_type, read_json, read_pieces
 from portal.api.view import ApiView
@@ -51,7 +51,7 @@ class UploadDetail(ApiView):
         """Send a piece of at most 8 MiB. From another offset: 409 `wrong_offset`, with the right one."""
         media_type(request, PIECE_TYPE)
         pieces = read_pieces(request, CHUNK_BYTES)
-        upload = append(user=request.user, uuid=upload_id, offset=_offset(request), pieces=pieces)
+        upload = append_upload(user=request.user, uuid=upload_id, offset=_offset(request), pieces=pieces)
         return _answer(upload_of(upload))
 
     @extend_schema(responses={204: None})

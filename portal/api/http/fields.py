@@ -13,7 +13,7 @@ from rest_framework import serializers
 from cluster.models import NodeState, Pool
 from common.errors import FieldError, InvalidInput
 from common.resources import show_place
-from common.text import shorten
+from common.text import shorten_text
 from jobs.messages import describe_wait
 from jobs.models import Priority
 from jobs.states import JobState, TaskState
@@ -77,7 +77,7 @@ class PoolField(serializers.Field):
     def to_internal_value(self, data: Any) -> Pool:
         known = {pool.name: pool for pool in Pool.objects.all()}
         if not isinstance(data, str) or data not in known:
-            unknown = {"pool": shorten(str(data)), "known": list(known)}
+            unknown = {"pool": shorten_text(str(data)), "known": list(known)}
             raise InvalidInput([FieldError(f"/{self.field_name}", "unknown_pool", unknown)])
         return known[data]
 

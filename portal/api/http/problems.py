@@ -17,7 +17,7 @@ from common.errors import (
     TooLarge,
     TooManyRequests,
 )
-from jobs.jobfile.hints import hints_for
+from jobs.jobfile.suggestions import suggest_values
 from portal.error_pages import DATABASE_ERRORS, refusal_of_database
 from portal.wording.errors import describe_error, describe_field_error
 
@@ -167,4 +167,4 @@ def _walk(details: object, pointer: str):
 
 def _hints(error: PlatformError) -> list:
     hints = getattr(error, "hints", [])
-    return hints or (hints_for(error.errors) if isinstance(error, InvalidInput) else [])
+    return hints or (suggest_values(error.errors) if isinstance(error, InvalidInput) else [])

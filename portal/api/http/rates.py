@@ -8,7 +8,7 @@ from django.http import HttpResponseBase
 from rest_framework.request import Request
 
 from common.errors import TooManyRequests
-from common.rates import Window, take_all
+from common.rates import Window, count_uses
 
 
 def count_call(request: Request, policies: tuple[str, ...]) -> None:
@@ -18,7 +18,7 @@ def count_call(request: Request, policies: tuple[str, ...]) -> None:
     caller = request.auth or request.user
     who = f"{type(caller).__name__}-{caller.pk}"
     limits = {f"api {name}": settings.TESSERA_RATES[name] for name in policies if settings.TESSERA_RATES[name][0]}
-    windows = {what.removeprefix("api "): window for what, window in take_all(limits, who).items()} if limits else {}
+    windows = {what.removeprefix("api "): window for what, window in count_uses(limits, who).items()} if limits else {}
     request._request.rate_windows = windows  # type: ignore[attr-defined]
     if over := [window for window in windows.values() if window.used > window.limit]:
         raise TooManyRequests(retry_after_s=max(window.ends_in_s for window in over))

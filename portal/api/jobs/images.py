@@ -10,8 +10,8 @@ from rest_framework.response import Response
 from accounts.models import Team
 from accounts.permissions import teams_where
 from common.errors import FieldError, InvalidInput
-from common.text import shorten
-from images.catalogue import delete_image, find_image, images_seen_by, save_image
+from common.text import shorten_text
+from images.catalogue import delete_image, filter_visible_images, find_image, save_image
 from images.logins import MOST_PASSWORD, delete_login, find_login, logins_seen_by, save_login
 from images.models import ALIAS, Image, Login, check_reference, check_registry
 from portal.api.http.bodies import JSON, read_json
@@ -111,7 +111,7 @@ class ImageList(ApiView):
     @extend_schema(parameters=[FieldsQuery], responses=list_of(ImageShape, "ImageList"))
     def get(self, request: Request) -> Response:
         """List everybody's images and those of one's teams, by alias."""
-        return all_of(view_images(images_seen_by(request.user)), ImageShape, **read_query(request, FieldsQuery))
+        return all_of(view_images(filter_visible_images(request.user)), ImageShape, **read_query(request, FieldsQuery))
 
     @extend_schema(request={JSON: ImageAsk}, responses={201: OpenApiResponse(ImageShape)})
     def post(self, request: Request) -> Response:
@@ -206,5 +206,5 @@ def _find_team(request: Request, action: str, name: str | None) -> Team | None:
     team = teams.filter(name=name.lower()).first()
     if team is None:
         known = ", ".join(teams.values_list("name", flat=True))
-        raise InvalidInput([FieldError("/team", "unknown_team", {"team": shorten(name), "known": known})])
+        raise InvalidInput([FieldError("/team", "unknown_team", {"team": shorten_text(name), "known": known})])
     return team

@@ -6,7 +6,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from notebooks.models import Notebook
-from notebooks.phases import load_phases
+from notebooks.start_phases import load_start_phases
 from notebooks.states import NotebookState
 from portal.api.http.fields import one_of
 
@@ -52,7 +52,7 @@ class NotebookWhole(NotebookShape):
 
     @extend_schema_field(PhaseShape(many=True))
     def get_phases(self, notebook: Notebook) -> Any:
-        return PhaseShape(load_phases(notebook), many=True).data
+        return PhaseShape(load_start_phases(notebook), many=True).data
 
 
 class Settings(serializers.Serializer):

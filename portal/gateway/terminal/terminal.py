@@ -20,7 +20,7 @@ from channels.generic.websocket import AsyncWebsocketConsumer
 
 from accounts.models import User
 from common.errors import PlatformError
-from common.rates import count
+from common.rates import check_rate
 from portal.access.origin import comes_from_our_page
 from portal.access.session_user import load_session_user
 from portal.access.task_access import TaskAccess, find_task_access
@@ -153,7 +153,7 @@ class TerminalConsumer(AsyncWebsocketConsumer):
 
     @database_sync_to_async
     def _find_door(self, person: User) -> TaskAccess:
-        count("terminal", person.username, limit=OPENED_PER_MINUTE, per_s=60)
+        check_rate("terminal", person.username, limit=OPENED_PER_MINUTE, per_s=60)
         return find_task_access(person, self.scope["url_route"]["kwargs"]["name"])
 
     async def _tell_taken(self, taken: int) -> None:

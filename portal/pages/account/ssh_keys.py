@@ -16,7 +16,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from accounts.models import User
 from accounts.ssh_keys import LONGEST_LINE, NAME_MAX, add_ssh_key, remove_ssh_key
 from common.errors import InvalidInput
-from common.rates import count
+from common.rates import check_rate
 from portal.access.ssh_endpoint import find_ssh_endpoint
 from portal.forms import bind
 from portal.pages.entry import signed_in
@@ -63,7 +63,7 @@ def ssh_keys(request: HttpRequest) -> HttpResponse:
     user = cast(User, request.user)
     form = SshKeyForm(request.POST or None)
     if form.is_valid():
-        count("ssh keys", user.username, limit=60, per_s=3600)
+        check_rate("ssh keys", user.username, limit=60, per_s=3600)
         try:
             made = add_ssh_key(user=user, **form.cleaned_data)
         except InvalidInput as error:

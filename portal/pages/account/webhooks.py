@@ -14,7 +14,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from accounts.models import Team, TeamRole, User
 from common.egress import MAX_URL
 from common.errors import Conflict, InvalidInput, QuotaExceeded
-from common.rates import count
+from common.rates import check_rate
 from common.text import MAX_NAME
 from portal.forms import bind
 from portal.pages.account.webhook_view import TOPIC_WORDS, WebhookView, view_deliveries, view_webhooks
@@ -187,4 +187,4 @@ def _is_refused(request: HttpRequest, made: Webhook | None) -> bool:
 
 
 def _count_sends(user: User) -> None:
-    count("webhook sends", user.username, limit=60, per_s=60)
+    check_rate("webhook sends", user.username, limit=60, per_s=60)

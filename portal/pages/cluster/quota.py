@@ -19,8 +19,8 @@ from portal.pages.entry import signed_in
 from portal.partial import render_page
 from portal.templatetags.amounts import gpu_sum
 from portal.templatetags.bars import LEGEND, Segment
-from quotas.models import Amounts, Holding, Quota, UserLimit, add_amounts, load_parents, subtree
-from quotas.services import limit_of_everyone
+from quotas.models import Amounts, Holding, Quota, UserLimit, add_amounts, list_subtree, load_parents
+from quotas.services import get_default_limit
 
 NOTHING: Amounts = (0, 0, 0)
 SHOWS: tuple[tuple[object, Callable[[int], str]], ...] = (
@@ -133,7 +133,7 @@ def quota_answer(quotas: list[TeamQuota]) -> str:
 
 def team_quota(team: Team, user: User, mine: bool) -> TeamQuota:
     """Return a team's quotas; usage includes sub-teams."""
-    below = subtree(team.pk, load_parents())
+    below = list_subtree(team.pk, load_parents())
     held = Holding.objects.live().filter(team__in=below).totals_by("pool")
     rows = Quota.objects.filter(team=team).select_related("pool").order_by("pool__name")
     pools = [
@@ -180,7 +180,7 @@ def team_members(team: Team, user: User) -> list[Member]:
 
 
 def own_lines(user: User) -> list[Line]:
-    everyone = limit_of_everyone()
+    everyone = get_default_limit()
     limits = (UserLimit.objects.filter(user=user).first() or everyone).effective(everyone)
     held = add_amounts(Holding.objects.live().filter(user=user).totals_by("pool").values())
     jobs = Job.objects.filter(user=user).aggregate(

@@ -16,7 +16,7 @@ from accounts.models import Team, User
 from cluster.models import NodeState, Pool
 from common.errors import NotFound
 from events.models import Event
-from images.held import images_on
+from images.image_locations import list_images_on_node
 from jobs.states import TaskState
 from portal.access.visibility import node_views
 from portal.pages.cluster.machines import SIZES, Card, Machine, Summary, build_machines, size_words, summary_of
@@ -113,7 +113,7 @@ def show_node(request: HttpRequest, name: str) -> HttpResponse:
         "tasks": [(task, str(TaskState(task.state).label)) for task in machine.view.tasks],
         "events": node_events(machine),
         "link_words": links_explained(machine),
-        "images": images_on(machine.node),
+        "images": list_images_on_node(machine.node),
     }
     return render_page(request, "cluster/node.html", context, fragment="cluster/_node_live.html")
 

@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 
 from common.amounts import show_bytes
 from common.text import bad_character
-from files.shelves import Shelf
+from files.areas import FileArea
 from runtimes.storage.file_store import Entry
 
 ICONS = {"folder": "folder", "file": "file", "link": "link", "other": "question-mark"}
@@ -30,7 +30,7 @@ class Row:
     changed_at: datetime
 
     @classmethod
-    def of(cls, shelf: Shelf, folder: str, entry: Entry, name: str) -> "Row":
+    def of(cls, shelf: FileArea, folder: str, entry: Entry, name: str) -> "Row":
         path = join(folder, name)
         query = urlencode({"place": shelf.name, "path": path})
         is_file = entry.kind == "file"
@@ -62,11 +62,11 @@ class Text:
     cut: bool
 
 
-def rows_of(shelf: Shelf, folder: str, entries: list[Entry]) -> list[Row]:
+def rows_of(shelf: FileArea, folder: str, entries: list[Entry]) -> list[Row]:
     return [Row.of(shelf, folder, entry, entry.name) for entry in entries]
 
 
-def crumbs_of(shelf: Shelf, path: str) -> list[Crumb]:
+def crumbs_of(shelf: FileArea, path: str) -> list[Crumb]:
     """Return links from the root to `path`."""
     crumbs = [Crumb(shelf.team.name if shelf.team else _("My home"), address(shelf, ""))]
     names = path.split("/") if path else []
@@ -75,7 +75,7 @@ def crumbs_of(shelf: Shelf, path: str) -> list[Crumb]:
     return crumbs
 
 
-def address(shelf: Shelf, path: str, page: int = 1) -> str:
+def address(shelf: FileArea, path: str, page: int = 1) -> str:
     there = reverse("files_team", args=[shelf.team.name]) if shelf.team else reverse("files")
     asked = {**({"path": path} if path else {}), **({"page": page} if page > 1 else {})}
     return f"{there}?{urlencode(asked)}" if asked else there

@@ -16,7 +16,7 @@ from django.views.decorators.http import require_POST, require_safe
 from accounts.models import User
 from common.amounts import show_bytes
 from common.errors import NotFound, PlatformError
-from files.shelves import HOME, TEAM, Shelf, find_shelf, list_shelves
+from files.areas import HOME, TEAM, FileArea, find_file_area, list_file_areas
 from files.uploads import CHUNK_BYTES
 from files.usage import Used, load_used, record_removal
 from portal.downloads import image_type, send_archive, send_file, send_image
@@ -147,7 +147,7 @@ def delete_file(request: HttpRequest) -> HttpResponse:
 
 
 def _show_folder(request: HttpRequest, place: str) -> HttpResponse:
-    shelf = find_shelf(cast(User, request.user), place)
+    shelf = find_file_area(cast(User, request.user), place)
     path = request.GET.get("path", "")
     listing = shelf.store.list_folder(path)
     page = max(int(asked), 1) if (asked := request.GET.get("page", "")).isdecimal() and len(asked) < 6 else 1
@@ -158,7 +158,7 @@ def _show_folder(request: HttpRequest, place: str) -> HttpResponse:
         "rows": rows,
         "listing": listing,
         "count": len(listing.entries),
-        "shelves": [_tab(other, shelf) for other in list_shelves(shelf.user)],
+        "shelves": [_tab(other, shelf) for other in list_file_areas(shelf.user)],
         "full": Fullness(used),
         "pages": _pages(shelf, path, page, len(listing.entries)),
         "chunk": CHUNK_BYTES,
@@ -167,31 +167,31 @@ def _show_folder(request: HttpRequest, place: str) -> HttpResponse:
     return render_page(request, "files/list.html", context, fragment="files/_listing.html")
 
 
-def _frame(shelf: Shelf, path: str) -> dict:
+def _frame(shelf: FileArea, path: str) -> dict:
     return {"shelf": shelf, "path": path, "crumbs": crumbs_of(shelf, path), "query": _query(shelf, path)}
 
 
-def _tab(other: Shelf, shelf: Shelf) -> dict:
+def _tab(other: FileArea, shelf: FileArea) -> dict:
     words = _("My home") if other.team is None else other.team.title or other.team.name
     return {"words": words, "href": address(other, ""), "current": other.name == shelf.name}
 
 
-def _pages(shelf: Shelf, path: str, page: int, count: int) -> dict:
+def _pages(shelf: FileArea, path: str, page: int, count: int) -> dict:
     before = address(shelf, path, page - 1) if page > 1 else ""
     return {"before": before, "after": address(shelf, path, page + 1) if count > page * PAGE_ROWS else ""}
 
 
-def _command(shelf: Shelf, path: str) -> str:
+def _command(shelf: FileArea, path: str) -> str:
     place = f"team:{shelf.team.name}/" if shelf.team else ""
     plain = path if path.isascii() and path.replace("/", "").replace("-", "").replace("_", "").isalnum() else ""
     return f"tessera files put FILE {place}{plain + '/' if plain else ''}".strip()
 
 
-def _named(request: HttpRequest, fields: dict, write: bool = False) -> tuple[Shelf, str]:
-    return find_shelf(cast(User, request.user), fields.get("place", HOME), write=write), fields.get("path", "")
+def _named(request: HttpRequest, fields: dict, write: bool = False) -> tuple[FileArea, str]:
+    return find_file_area(cast(User, request.user), fields.get("place", HOME), write=write), fields.get("path", "")
 
 
-def _tried(request: HttpRequest, shelf: Shelf, folder: str, act: Callable[[], None], done: str = "") -> HttpResponse:
+def _tried(request: HttpRequest, shelf: FileArea, folder: str, act: Callable[[], None], done: str = "") -> HttpResponse:
     """Run an action, report it and redirect to the folder."""
     try:
         act()
@@ -208,5 +208,5 @@ def _bad_name() -> str:
     return _("This name is not valid. Use at most 255 bytes, no slash, and not only dots.")
 
 
-def _query(shelf: Shelf, path: str) -> str:
+def _query(shelf: FileArea, path: str) -> str:
     return urlencode({"place": shelf.name, "path": path})

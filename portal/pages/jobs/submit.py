@@ -18,7 +18,7 @@ from accounts.permissions import may, teams_where
 from cluster.models import Pool
 from common.errors import FieldError, InvalidInput, PlatformError
 from common.resources import show_cpu, show_duration, show_gpu, show_memory
-from images.catalogue import CATALOGUE, images_seen_by
+from images.catalogue import CATALOGUE, filter_visible_images
 from jobs.code.upload import keep_code, pack_one_file
 from jobs.jobfile.dump import dump_file, dump_yaml
 from jobs.jobfile.load import load_jobfile
@@ -223,7 +223,7 @@ def _say(
 
 
 def _show(request: HttpRequest, panes: Panes, verdict: Verdict, status: int = 200) -> HttpResponse:
-    values, images = panes.shown(), list(images_seen_by(request.user))
+    values, images = panes.shown(), list(filter_visible_images(request.user))
     context = {
         "panes": panes,
         "copied": request.GET.get("from", "") if changes_in(request.GET) else "",

@@ -10,7 +10,7 @@ from accounts.permissions import teams_where
 from common.resources import parse_gpu
 from jobs.jobfile.spec import JobSpec
 from jobs.messages import describe_wait
-from notebooks.presets import Preset, presets_for
+from notebooks.presets import Preset, list_presets
 from portal.pages.jobs.view_model import gpu_words
 from scheduler.preview.preview import StartPreview, preview_starts
 
@@ -56,7 +56,7 @@ def sizes_for(user: User, gpus: Sequence[str] = SIZES, team: str = "", pool: str
 
 def offered_presets(user: User) -> list[tuple[Preset, Size]]:
     """Return presets that could ever start."""
-    presets = presets_for(user)
+    presets = list_presets(user)
     sizes = sizes_for(user, [preset.gpu for preset in presets], presets[0].team) if presets else []
     return [(preset, size) for preset, size in zip(presets, sizes, strict=True) if size.promise.possible]
 

@@ -14,8 +14,8 @@ from django.views.decorators.http import require_safe
 from common.errors import NotFound, Unavailable
 from common.resources import parse_gpu
 from notebooks.environment import FAILED, PREPARING, EnvironmentState, environment_state
-from notebooks.phases import Phase, load_phases
 from notebooks.services import mark_opened
+from notebooks.start_phases import Phase, load_start_phases
 from portal.access.app_links import link_to_notebook
 from portal.pages.cluster.scheduler_pulse import scheduler_late
 from portal.pages.entry import signed_in
@@ -144,7 +144,7 @@ class Starting:
 
     @property
     def steps(self) -> list[Step]:
-        return [self._step(phase) for phase in load_phases(self.view.notebook)]
+        return [self._step(phase) for phase in load_start_phases(self.view.notebook)]
 
     def _step(self, phase: Phase) -> Step:
         last = phase.began_at is not None and phase.took_s is None

@@ -15,7 +15,7 @@ from accounts.models import User
 from common.errors import Conflict, Impossible, InvalidInput, NotFound, PlatformError, Unavailable
 from common.resources import parse_duration
 from notebooks.models import Notebook
-from notebooks.presets import Preset, free_name
+from notebooks.presets import Preset, find_free_name
 from notebooks.services import (
     change_notebook,
     clone_notebook,
@@ -72,7 +72,7 @@ def new_notebook(request: HttpRequest) -> HttpResponse:
     user = request.user
     if request.method != "POST":
         gpu = request.GET.get("gpu", "1/4")
-        return _show_new(request, NotebookForm(user, initial={"name": free_name(user, gpu)}), gpu)
+        return _show_new(request, NotebookForm(user, initial={"name": find_free_name(user, gpu)}), gpu)
     form = NotebookForm(user, request.POST)
     gpu = gpu_of(request.POST)
     if form.is_valid():
@@ -98,7 +98,7 @@ def start_preset(request: HttpRequest) -> HttpResponse:
         return redirect("notebook_new")
     notebook = preset.notebook
     if notebook is None:
-        notebook = create_notebook(user=request.user, name=free_name(request.user, gpu), gpu=gpu, team=preset.team)
+        notebook = create_notebook(user=request.user, name=find_free_name(request.user, gpu), gpu=gpu, team=preset.team)
     return _watch(notebook) if notebook.is_started else _start(request, notebook)
 
 

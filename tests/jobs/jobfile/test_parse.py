@@ -4,10 +4,10 @@ from django.utils import translation
 from common.errors import FieldError, Hint, InvalidInput
 from common.resources import parse_gpu
 from jobs.jobfile.description import JOB
-from jobs.jobfile.hints import hints_for
 from jobs.jobfile.load import load_jobfile
 from jobs.jobfile.parse import MAX_ERRORS, Defaults, derive_name, parse_spec
 from jobs.jobfile.spec import DEFAULT_RETRY_WHEN, Checkpoint, JobSpec, from_json, to_json
+from jobs.jobfile.suggestions import suggest_values
 from portal.wording.errors import ERROR_MESSAGES, FIELD_MESSAGES, describe_error, describe_field_error
 
 
@@ -195,7 +195,7 @@ def test_hints_offer_the_nearest_value():
         "time": "2h",
         "max_time": "1h",
     }
-    assert set(map(repr, hints_for(errors_of(data), data))) == set(map(repr, [
+    assert set(map(repr, suggest_values(errors_of(data), data))) == set(map(repr, [
         Hint("/priority", "high"), Hint("/memory", "16GB"), Hint("/nodes", 1), Hint("/preemptible", True),
         Hint("/max_time", "2h"),
     ]))  # fmt: skip

@@ -21,8 +21,8 @@ from django.utils import timezone
 
 from accounts.models import TeamRole
 from files import uploads, usage
+from files.areas import find_file_area
 from files.models import PlaceUsage, Upload
-from files.shelves import find_shelf
 from runtimes.storage.areas import get_area_path
 from runtimes.storage.file_child import PART
 
@@ -40,7 +40,7 @@ def store(tmp_path, settings):
 @pytest.fixture
 def home(cast, store):
     """Where ada's home lies."""
-    shelf = find_shelf(cast.ada, "home")
+    shelf = find_file_area(cast.ada, "home")
     shelf.store.list_folder()
     return get_area_path(store, shelf.place)
 
@@ -51,7 +51,7 @@ async def committed(transactional_db, store):
 
     def build():
         ada = make.cast().ada
-        shelf = find_shelf(ada, "home")
+        shelf = find_file_area(ada, "home")
         shelf.store.list_folder()
         return Api(make.token(ada)), get_area_path(store, shelf.place)
 
@@ -211,8 +211,8 @@ def test_what_a_measurement_saw_is_not_counted_twice(ada, cast, settings):
     settings.TESSERA_HOME_BYTES = 1_000_000
     id = begin(ada, "a", 600_000).json()["id"]
     piece(ada, id, 0, os.urandom(400_000))
-    shelf = find_shelf(cast.ada, "home")
-    usage.measure(shelf.place, within_s=5)
+    shelf = find_file_area(cast.ada, "home")
+    usage.measure_usage(shelf.place, within_s=5)
     used = usage.load_used(shelf)
     assert 400_000 <= used.bytes < 450_000 and 600_000 <= used.promised < 650_000
     assert piece(ada, id, 400_000, os.urandom(200_000)).json()["done"]
@@ -222,8 +222,8 @@ def test_what_a_measurement_saw_is_not_counted_twice(ada, cast, settings):
 def test_what_is_deleted_is_free_at_once_and_nothing_is_walked_for_it(ada, cast, home, settings, monkeypatch):
     settings.TESSERA_HOME_BYTES = 1_000_000
     send(ada, "measured", os.urandom(300_000))
-    shelf = find_shelf(cast.ada, "home")
-    usage.measure(shelf.place, within_s=5)
+    shelf = find_file_area(cast.ada, "home")
+    usage.measure_usage(shelf.place, within_s=5)
     send(ada, "sent-since", os.urandom(300_000))
     monkeypatch.setattr(usage, "measure_area", None)
     for name, left in (("sent-since", 300_000), ("measured", 0)):
@@ -283,13 +283,13 @@ import os, sys, uuid
 import django
 django.setup()
 from accounts.models import User
-from files.uploads import append
+from files.uploads import append_upload
 
 def pieces():
     yield b"567"
     os.kill(os.getpid(), 9)
 
-append(user=User.objects.get(username="ada"), uuid=uuid.UUID(sys.argv[1]), offset=5, pieces=pieces())
+append_upload(user=User.objects.get(username="ada"), uuid=uuid.UUID(sys.argv[1]), offset=5, pieces=pieces())
 """
 
 

@@ -8,7 +8,7 @@ from api_client import BASE, Api
 from described_world import make_room
 from django.db import connection
 
-from files.shelves import find_shelf
+from files.areas import find_file_area
 from jobs.models import Job
 from notebooks.models import Notebook
 from portal.api.about import describe
@@ -31,7 +31,7 @@ def explore(ada):
 @pytest.fixture
 def folder(cast, settings):
     """Where ada's notebook keeps its files, with one in it."""
-    shelf = find_shelf(cast.ada, "home")
+    shelf = find_file_area(cast.ada, "home")
     for name in ("notebooks", "notebooks/explore"):
         shelf.store.make_folder(name)
     path = get_area_path(settings.TESSERA_FILES, shelf.place) / "notebooks/explore"

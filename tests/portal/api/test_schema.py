@@ -23,7 +23,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from accounts.models import ApiToken
-from common.digests import digest_of
+from common.secrets import digest_secret
 from jobs.jobfile.schema import job_schema
 from portal.api.about import describe
 from portal.api.urls import urlpatterns
@@ -59,7 +59,7 @@ def tokens(world):
     """
     secrets = {"anybody": make.token(world.ada), "admins": make.token(world.root)}
     for number, secret in enumerate(secrets.values(), 987_654_321_987):
-        ApiToken.objects.filter(digest=digest_of(secret)).update(id=number)
+        ApiToken.objects.filter(digest=digest_secret(secret)).update(id=number)
     return {**secrets, "agents": make.AGENT_KEY}
 
 

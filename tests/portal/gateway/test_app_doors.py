@@ -15,7 +15,7 @@ from django.db import OperationalError
 from django.db.models.functions import Now
 
 from accounts.models import ApiToken
-from jobs.upstream import upstream_secret
+from jobs.task_access import derive_task_secret
 from portal.models import AppSession
 
 SCRIPT = {"Accept": "application/json", "Sec-Fetch-Mode": "cors", "Sec-Fetch-Site": "same-origin"}
@@ -41,7 +41,7 @@ def expired_token(world):
 
 def token_of_the_task(world):
     """What the gateway itself shows the program."""
-    return {"Authorization": f"token {upstream_secret(world.task.uuid)}"}
+    return {"Authorization": f"token {derive_task_secret(world.task.uuid)}"}
 
 
 def session_of_the_portal(world):

@@ -8,7 +8,7 @@ from asgiref.sync import sync_to_async
 
 from jobs.models import Job
 from jobs.states import TaskState
-from jobs.upstream import upstream_secret
+from jobs.task_access import derive_task_secret
 from notebooks.models import Notebook
 from portal.access.app_links import link_to_notebook
 
@@ -29,7 +29,7 @@ async def notebook(world):
 async def test_its_program_gets_the_token_of_this_very_task(world, notebook):
     async with world.visit("/seen", await world.enter()) as answer:
         seen = {name.lower(): value for name, value in (await answer.json())["headers"]}
-    assert seen["authorization"] == f"token {upstream_secret(world.task.uuid)}"
+    assert seen["authorization"] == f"token {derive_task_secret(world.task.uuid)}"
 
 
 @pytest.mark.parametrize("who", ["bob", "eve", "root"])
@@ -64,7 +64,7 @@ async def test_its_address_stays_when_it_is_started_again_however_soon(world, no
     world.sockets.tasks[again.uuid.hex] = {8888: world.program.port}
     async with world.visit("/seen", cookie) as answer:
         seen = {name.lower(): value for name, value in (await answer.json())["headers"]}
-    assert seen["authorization"] == f"token {upstream_secret(again.uuid)}"
+    assert seen["authorization"] == f"token {derive_task_secret(again.uuid)}"
     assert await sync_to_async(link_to_notebook)(notebook) == world.url
 
 

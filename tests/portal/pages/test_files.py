@@ -6,8 +6,8 @@ from asgiref.sync import async_to_sync
 from django.test import Client
 
 from accounts.models import TeamRole
+from files.areas import find_file_area
 from files.models import PlaceUsage
-from files.shelves import find_shelf
 from runtimes.storage.areas import get_area_path
 
 pytestmark = pytest.mark.django_db
@@ -39,7 +39,7 @@ def home(cast, store):
 
 
 def folder_of(person, place, store):
-    shelf = find_shelf(person, place)
+    shelf = find_file_area(person, place)
     shelf.store.list_folder()
     return get_area_path(store, shelf.place)
 

@@ -14,7 +14,7 @@ import make
 import pytest
 
 from cluster.models import Node, NodeState
-from images.catalogue import look_up
+from images.catalogue import update_digest
 from images.logins import save_login
 from images.models import Fetch, Image, Login
 from jobs.models import Job
@@ -119,7 +119,7 @@ def test_a_job_by_an_alias_runs_by_its_digest(world, reach):
     node = make.node(world.node, pool=cast.dev)
     reference = world.options["image"]
     image = make.image(make.admin(), alias="box", reference=reference)
-    assert look_up(image) == "" and (digest := Image.objects.get().digest) == find_digest(
+    assert update_digest(image) == "" and (digest := Image.objects.get().digest) == find_digest(
         read_image(reference), None, reach
     )
     job = make.job(cast.ada, image="box", pool="dev", run="exit 7", cpu="0.05", memory="64MiB")
@@ -171,7 +171,7 @@ def test_an_image_is_fetched_ahead_of_jobs(world, private):
     wait_slowly(lambda: is_open(in_registry(world, private), login))
     save_login(actor=root, login=Login(registry=private, user=USER), password=PASSWORD)
     image = make.image(root, alias="box", reference=in_registry(world, private))
-    assert look_up(image) == ""
+    assert update_digest(image) == ""
     Image.objects.update(prepull=True)
     Lease.objects.create(name="fetch", epoch=5)
 

@@ -8,10 +8,10 @@ from runtimes.contract.node import IMAGE
 from runtimes.images.names import make_image_key
 
 
-def load_holders(images: Iterable[Image]) -> dict[int, list[str]]:
+def load_image_locations(images: Iterable[Image]) -> dict[int, list[str]]:
     """Return {image: names of usable nodes with its pinned version}."""
     keys = {image.pk: make_image_key(image.pinned) for image in images}
-    nodes = usable_nodes().values("pk")
+    nodes = filter_usable_nodes().values("pk")
     rows = Cached.objects.filter(kind=IMAGE, key__in=keys.values(), node__in=nodes).order_by("node__name")
     held: dict[str, list[str]] = {}
     for key, name in rows.values_list("key", "node__name"):
@@ -19,11 +19,11 @@ def load_holders(images: Iterable[Image]) -> dict[int, list[str]]:
     return {pk: held.get(key, []) for pk, key in keys.items()}
 
 
-def usable_nodes():
+def filter_usable_nodes():
     return Node.objects.present().filter(state=NodeState.READY)
 
 
-def images_on(node: Node) -> list[tuple[str, int]]:
+def list_images_on_node(node: Node) -> list[tuple[str, int]]:
     """Return (name, bytes) of a node's images, largest first; digests only of untagged ones."""
     rows = Cached.objects.filter(node=node, kind=IMAGE).values_list("key", "bytes")
     named = [(key.removeprefix(f"{IMAGE}:"), size) for key, size in rows]

@@ -3,7 +3,7 @@
 import asyncio
 
 from jobs.models import Task
-from jobs.upstream import upstream_secret
+from jobs.task_access import derive_task_secret
 from notebooks.launch import JUPYTER_PORT
 from runtimes.contract.access import Access
 from runtimes.contract.errors import Rejected, Unavailable
@@ -12,7 +12,7 @@ TIMEOUT_S = 2.0
 NOT_YET = (ConnectionError, TimeoutError, OSError, Rejected, Unavailable)
 
 
-async def answers(access: Access, task: Task) -> bool:
+async def is_jupyter_ready(access: Access, task: Task) -> bool:
     """Whether JupyterLab answers in a RUNNING task."""
     port = task.ports.get(str(JUPYTER_PORT))
     if port is None:
@@ -29,7 +29,7 @@ async def _ask(access: Access, task: str, port: int) -> int:
     reader, writer = await asyncio.open_connection(sock=await access.dial(task, port))
     try:
         request = f"GET /api/status HTTP/1.1\r\nHost: localhost:{port}\r\nConnection: close\r\n"
-        writer.write(f"{request}Authorization: token {upstream_secret(task)}\r\n\r\n".encode())
+        writer.write(f"{request}Authorization: token {derive_task_secret(task)}\r\n\r\n".encode())
         words = (await reader.readline()).split()
         return int(words[1]) if len(words) > 1 and words[0].startswith(b"HTTP/1.") and words[1].isdigit() else 0
     finally:

@@ -5,7 +5,7 @@ from common.errors import FieldError, Hint
 _YES_NO = {"yes": True, "on": True, "y": True, "no": False, "off": False, "n": False}
 
 
-def hints_for(errors: list[FieldError], data: dict | None = None) -> list[Hint]:
+def suggest_values(errors: list[FieldError], data: dict | None = None) -> list[Hint]:
     """Return a hint for each error that a value can fix."""
     hints = [_hint(error, data or {}) for error in errors]
     return [hint for hint in hints if hint is not None]

@@ -1,9 +1,11 @@
-"""Encryption of stored secrets that must be read again, such as registry passwords.
+"""Secrets in the database: a digest of those that are shown once, and encryption of those that are read again.
 
-Fernet (AES-128-CBC with HMAC-SHA256, https://github.com/fernet/spec) under a key derived from the installation's.
+Encrypted by Fernet (AES-128-CBC with HMAC-SHA256, https://github.com/fernet/spec) under a key derived from the
+installation's.
 """
 
 import base64
+import hashlib
 import hmac
 
 from cryptography.fernet import Fernet, InvalidToken
@@ -14,12 +16,17 @@ class Unreadable(Exception):
     """It was sealed under another key and must be entered anew."""
 
 
-def seal(secret: str, use: str) -> str:
+def digest_secret(secret: str) -> str:
+    """Return a secret's SHA-256. Secrets have 256 random bits, so no salt is needed."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def seal_secret(secret: str, use: str) -> str:
     """Encrypt a secret for one use only."""
     return _fernet(use).encrypt(secret.encode()).decode()
 
 
-def unseal(sealed: str, use: str) -> str:
+def unseal_secret(sealed: str, use: str) -> str:
     """Decrypt a secret. Raises Unreadable."""
     try:
         return _fernet(use).decrypt(sealed.encode()).decode()

@@ -15,7 +15,7 @@ NOBODYS_GID = 65534  # for people in no team
 
 
 @dataclass(frozen=True)
-class Shelf:
+class FileArea:
     """A file area as one person may use it. team: None for the home."""
 
     user: User
@@ -51,18 +51,18 @@ class Shelf:
         return team.gid if team else NOBODYS_GID
 
 
-def find_shelf(user: User, name: str, *, write: bool = False) -> Shelf:
+def find_file_area(user: User, name: str, *, write: bool = False) -> FileArea:
     """Return a file area. Raises NotFound, and NotPermitted for a viewer's write."""
     if name == HOME:
-        return Shelf(user, None)
+        return FileArea(user, None)
     team = Team.objects.filter(members=user, name=name.removeprefix(TEAM)).first() if name.startswith(TEAM) else None
     if team is None or not may(user, "files.read", team):
         raise NotFound(kind="place", id=name)
     if write:
         require(user, "files.write", team)
-    return Shelf(user, team)
+    return FileArea(user, team)
 
 
-def list_shelves(user: User) -> list[Shelf]:
+def list_file_areas(user: User) -> list[FileArea]:
     teams = Team.objects.filter(members=user).order_by("name")
-    return [Shelf(user, None), *(Shelf(user, team) for team in teams if may(user, "files.read", team))]
+    return [FileArea(user, None), *(FileArea(user, team) for team in teams if may(user, "files.read", team))]
