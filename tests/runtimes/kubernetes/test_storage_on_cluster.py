@@ -126,7 +126,7 @@ def test_a_checkpoint_in_the_home_is_told_and_found_again(world):
 
 
 def test_a_checkpoint_is_told_while_the_task_runs(world, monkeypatch):
-    monkeypatch.setattr("runtimes.kubernetes.watch.checkpoint_watch.LOOK_EVERY_S", 0.2)
+    monkeypatch.setattr("runtimes.kubernetes.watch.checkpoint_watch.CHECK_EVERY_S", 0.2)
     spec = world.spec("mkdir -p ~/runs/b; echo 7 >~/runs/b/step; sleep 60", checkpoint=Checkpoint("~/runs/b", "", 1))
 
     def told(view):
