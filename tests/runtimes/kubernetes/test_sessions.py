@@ -1,13 +1,17 @@
 """What of a session in a pod needs no cluster: its marked outputs, and what an end means."""
 
+import asyncio
 import json
 import os
 import signal
 import subprocess
+from types import SimpleNamespace
 
 import pytest
+from aiohttp import WSMsgType
 
-from runtimes.contract.errors import Unavailable
+from runtimes.contract.errors import Rejected, Unavailable
+from runtimes.kubernetes.access import sessions
 from runtimes.kubernetes.access.port_forward import build_refusal
 from runtimes.kubernetes.access.sessions import SESSION, SIGKILLED, OutputBuffer, parse_exit_code, parse_status
 
@@ -54,6 +58,43 @@ def test_an_exit_code_is_told_and_a_signal_is_negative():
 @pytest.mark.parametrize("data", [b"", b"[]", b'{"status": "Failure"}', failure("x")])
 def test_an_end_that_tells_nothing_is_a_kill(data):
     assert parse_status(data) == SIGKILLED
+
+
+class Scripted:
+    """A websocket that says this after a while, and is closed then."""
+
+    def __init__(self, said: bytes = b"", after_s: float = 0.0):
+        self.said, self.after_s = said, after_s
+
+    async def receive(self) -> SimpleNamespace:
+        await asyncio.sleep(self.after_s)
+        said, self.said = self.said, b""
+        return SimpleNamespace(type=WSMsgType.BINARY if said else WSMsgType.CLOSED, data=said)
+
+    async def send_bytes(self, data: bytes) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
+
+async def begin(holder: Scripted) -> None:
+    session = sessions.PodSession(Scripted(), holder, Scripted(), None, MARK)
+    try:
+        await session.begin()
+    finally:
+        await session.close()
+
+
+async def test_why_a_program_did_not_begin_may_come_after_its_end():
+    with pytest.raises(Rejected, match="there is no such program"):
+        await begin(Scripted(b"\x01failed x: there is no such program\n", after_s=0.1))
+
+
+async def test_a_holder_that_says_nothing_is_waited_for_only_a_while(monkeypatch):
+    monkeypatch.setattr(sessions, "LATE_S", 0.1)
+    with pytest.raises(Unavailable, match="connection broke"):
+        await begin(Scripted(b"late", after_s=20))
 
 
 @pytest.mark.parametrize("attempt", range(10))

@@ -28,6 +28,8 @@ HELD_BYTES = 256 * 1024
 PATIENCE_S = 15.0
 PING_EVERY_S = 20.0
 """Interval of pings, which detect a broken connection and keep proxies from closing an idle one."""
+LATE_S = 5.0
+"""Seconds for which a program's end waits for the holder's word, which comes by another connection."""
 SIGKILLED = -9
 DEFAULT_TERM = "xterm-256color"
 
@@ -153,6 +155,7 @@ class PodSession:
                 self._set_status(parse_status(data))
         for output in self._outputs.values():
             output.end()
+        await asyncio.wait([self._started], timeout=LATE_S)
         self._fail("The program's connection broke.")
 
     async def _send_pings(self) -> None:
