@@ -23,8 +23,7 @@ from bench.replays.gang_traces import TraceJob, load_philly
 from bench.replays.queue_rules import NODE_CARDS, build_empty_nodes, build_gang
 from bench.shared.options import parser_of, some_of
 from bench.shared.rows import Row, finish, revision, write_rows
-from scheduler.core.forecast.start_forecast import StartRange
-from scheduler.core.model.types import NORMAL, Policy, WaitingJob
+from scheduler.core.model.types import NORMAL, Policy, StartRange, WaitingJob
 
 OURS = "tessera"
 CASES = {"synthetic": (6, 700, 3600.0), "philly": (40, 4000, 1800.0)}

@@ -7,9 +7,9 @@ from math import isfinite
 
 from scheduler.core.forecast.calibration import MAX_PAST_FORECASTS, PastForecast, fit_calibration
 from scheduler.core.forecast.simulate import Simulation, SimulationStep
-from scheduler.core.forecast.start_forecast import StartRange, build_ranges, learn_run_times, simulate_future
+from scheduler.core.forecast.start_forecast import build_ranges, learn_run_times, simulate_future
 from scheduler.core.model.snapshot import Snapshot
-from scheduler.core.model.types import Policy, WaitingJob
+from scheduler.core.model.types import Policy, StartRange, WaitingJob
 from scheduler.core.queueing.cycle_context import CycleMemo
 
 MAX_JOBS = 60

@@ -17,9 +17,10 @@ from scheduler.core.model.demand import GangDemand, build_demand
 from scheduler.core.model.snapshot import UNLIMITED, Snapshot
 from scheduler.core.model.types import Policy, Role, TaskResources, TypicalRequests, WaitingJob
 from scheduler.core.placement.fragmentation import UNACCEPTABLE_MILLI, RequestShape, most_frequent_requests
-from scheduler.core.placement.gang_placement import Shortfall, place_gang
+from scheduler.core.placement.gang_placement import place_gang
 from scheduler.core.placement.scarcity import build_demand_profile
-from scheduler.core.placement.score_table import ScoreTable
+from scheduler.core.placement.scores import ScoreTable
+from scheduler.core.placement.shortfall import Shortfall
 
 CARD_MILLI = 1000
 MAX_SLICES = 1000

@@ -19,8 +19,9 @@ from scheduler.core.model.demand import build_demand
 from scheduler.core.model.requests import RequestClass
 from scheduler.core.model.snapshot import Snapshot
 from scheduler.core.model.types import Placement, Policy, Role, TaskResources, WaitingJob
-from scheduler.core.placement.gang_placement import UNLIMITED_QUOTA, Shortfall, place_gang
-from scheduler.core.placement.score_table import ScoreTable
+from scheduler.core.placement.gang_placement import UNLIMITED_QUOTA, place_gang
+from scheduler.core.placement.scores import ScoreTable
+from scheduler.core.placement.shortfall import Shortfall
 from scheduler.simulation.cluster import SimulatedCluster, SimulatedNode, SimulatedTeam, build_snapshot
 
 NODE_CARDS = 8

@@ -24,7 +24,7 @@ from jobs.models import Job, JobQuerySet, Task
 from jobs.states import JOB_ACTIVE, JobState
 from portal.wording.starts import describe_start
 from quotas.models import Holding
-from scheduler.preview.start_forecasts import StoredForecast, load_forecasts
+from scheduler.preview.stored_forecasts import StoredForecast, load_forecasts
 
 MOST_ROWS = 5000
 

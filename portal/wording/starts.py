@@ -6,7 +6,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from portal.wording.clock import clock
-from scheduler.preview.start_forecasts import StoredForecast
+from scheduler.preview.stored_forecasts import StoredForecast
 
 SAME = timedelta(minutes=1)
 """Ends of a range this close are shown as one time."""

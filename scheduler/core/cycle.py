@@ -5,12 +5,16 @@ from itertools import count, repeat
 
 from scheduler.core.model.snapshot import Snapshot
 from scheduler.core.model.types import Plan, Policy, WaitingJob
-from scheduler.core.preemption.preempt import evict_off_pool_jobs, preempt_lower_priority, reclaim_guarantees
+from scheduler.core.preemption.preempt import (
+    evict_for_maintenance,
+    evict_off_pool_jobs,
+    preempt_lower_priority,
+    reclaim_guarantees,
+)
 from scheduler.core.preemption.preempt_longer import preempt_longer
 from scheduler.core.queueing.allocate import start_waiting_jobs
 from scheduler.core.queueing.cycle_context import Cycle, CycleMemo
 from scheduler.core.queueing.grow import grow_gangs
-from scheduler.core.queueing.maintenance import evict_for_maintenance
 
 
 def run_cycle(snapshot: Snapshot, policy: Policy, now: float, cycle_memo: CycleMemo | None = None) -> Plan:

@@ -23,11 +23,12 @@ from scheduler.health.health_checks import run_health_checks
 from scheduler.loading.cache_locations import list_content_keys
 from scheduler.loading.snapshots import World, load_world
 from scheduler.models import Lease
+from scheduler.preview.capabilities import runtime_has_containers
 from scheduler.preview.draft_checks import build_waiting_job, check_draft
 from scheduler.preview.feasibility_cache import check_once
-from scheduler.preview.start_forecasts import FIRST, StoredForecast, build_forecast, load_calibration, load_run_times
+from scheduler.preview.start_forecasts import FIRST, build_forecast, load_calibration, load_run_times
+from scheduler.preview.stored_forecasts import StoredForecast
 from scheduler.preview.suggestions import Change, list_change_families, time_change
-from scheduler.runtime import can_resize, get_runtime
 
 LEVERS_S = 2.0
 """Processor seconds for finding what would help a job; slow machines try fewer changes."""
@@ -122,14 +123,6 @@ class PlanAnswer:
     @property
     def outcome(self) -> str:
         return "never" if self.never else "starts" if self.seats else "waits"
-
-
-def runtime_has_containers() -> bool:
-    return get_runtime().capabilities.containers
-
-
-def runtime_resizes() -> bool:
-    return can_resize()
 
 
 def list_pool_faults() -> list[Finding]:

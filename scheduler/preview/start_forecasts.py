@@ -1,8 +1,8 @@
-"""Store forecasts of job starts and measure them."""
+"""Forecast the starts of waiting jobs, and store the forecasts."""
 
 import time
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
+from datetime import UTC, datetime
 from math import isfinite
 
 from django.db.models import F, Min, OuterRef, Q, Subquery
@@ -11,16 +11,12 @@ from django.utils import timezone
 from jobs.models import Job, Task
 from jobs.states import JobState
 from scheduler.core.forecast.calibration import MAX_PAST_FORECASTS, Calibration, PastForecast, fit_calibration
-from scheduler.core.forecast.start_forecast import (
-    RunTimeHistory,
-    StartRange,
-    build_ranges,
-    learn_run_times,
-    simulate_future,
-)
+from scheduler.core.forecast.start_forecast import RunTimeHistory, build_ranges, learn_run_times, simulate_future
+from scheduler.core.model.types import StartRange
 from scheduler.core.queueing.cycle_context import CycleMemo
 from scheduler.loading.snapshots import load_world
 from scheduler.models import Forecast
+from scheduler.preview.stored_forecasts import MEASURED, StoredForecast
 
 FIRST = 60
 """How many of the first jobs in line of each pool are forecast; those behind wait for them anyway."""
@@ -30,27 +26,6 @@ BUDGET_S = 2.0
 LEAST = 5
 PAST = 500
 """How many of the last jobs run times are learned from."""
-MEASURED = timedelta(days=7)
-SLACK = timedelta(seconds=5)
-"""Tolerance for the delay between a decision and its execution by the loops."""
-
-
-@dataclass(frozen=True)
-class StoredForecast:
-    """Start time quantiles; None: beyond the simulation."""
-
-    p10: datetime | None
-    p50: datetime | None
-    p90: datetime | None
-    told_at: datetime
-
-
-@dataclass(frozen=True)
-class Coverage:
-    """Starts of seven days and the percentage within range."""
-
-    starts: int
-    percent: int
 
 
 def record_forecasts() -> None:
@@ -88,22 +63,6 @@ def load_calibration(now: float) -> Calibration:
         for made, p10, p90, started in rows
         if p10 and p90
     )
-
-
-def load_forecasts(jobs: list[Job]) -> dict[int, StoredForecast]:
-    """Return {job id: current forecast}."""
-    told = Forecast.objects.filter(job__in=[job.pk for job in jobs], attempt=F("job__attempt"), p10__isnull=False)
-    return {row.job_id: StoredForecast(row.p10, row.p50, row.p90, row.told_at) for row in told}
-
-
-def measure_coverage() -> Coverage | None:
-    """Measure recent forecasts. A job past its range counts as a miss."""
-    now = timezone.now()
-    told = Forecast.objects.filter(first_p90__isnull=False)
-    started = told.filter(started_at__gt=now - MEASURED)
-    inside = started.filter(started_at__gte=F("first_p10") - SLACK, started_at__lte=F("first_p90") + SLACK)
-    starts = started.count() + told.filter(started_at__isnull=True, first_p90__lt=now - SLACK).count()
-    return Coverage(starts, round(100 * inside.count() / starts)) if starts else None
 
 
 def build_forecast(found: StartRange, now: float) -> StoredForecast:

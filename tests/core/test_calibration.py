@@ -15,7 +15,7 @@ from scheduler.core.forecast.calibration import (
     PastForecast,
     fit_calibration,
 )
-from scheduler.core.forecast.start_forecast import StartRange
+from scheduler.core.model.types import StartRange
 
 HOUR = 3600.0
 

@@ -7,13 +7,12 @@ from scheduler.core.forecast.simulate import Simulation
 from scheduler.core.forecast.start_forecast import (
     MAX_STEPS,
     RunTimeHistory,
-    StartRange,
     draw_ends,
     forecast_starts,
     iterate_starts,
     learn_run_times,
 )
-from scheduler.core.model.types import Policy
+from scheduler.core.model.types import Policy, StartRange
 from tests.worlds import wants, world
 
 EXACT = RunTimeHistory()

@@ -15,7 +15,7 @@ from scheduler.core.placement.fragmentation import (
     measure_fragmentation,
     most_frequent_requests,
 )
-from scheduler.core.placement.score_table import ScoreTable
+from scheduler.core.placement.scores import ScoreTable
 from tests.worlds import SELLABLE_MIB, build_ask, wants, world
 
 

@@ -6,8 +6,8 @@ from math import inf
 import pytest
 
 from scheduler.core.cycle import run_cycle
-from scheduler.core.forecast.start_forecast import RunTimeHistory, StartRange, forecast_starts
-from scheduler.core.model.types import Eviction, LendingWindow, Policy
+from scheduler.core.forecast.start_forecast import RunTimeHistory, forecast_starts
+from scheduler.core.model.types import Eviction, LendingWindow, Policy, StartRange
 from scheduler.core.placement.feasibility import check_feasibility
 from tests.core.test_cycle import started, why
 from tests.worlds import wants, world

@@ -7,8 +7,8 @@ import pytest
 
 from scheduler.core.cycle import run_cycle
 from scheduler.core.forecast.levers import find_levers, is_worthwhile, keep_first_in_line, suggest_run_times
-from scheduler.core.forecast.start_forecast import RunTimeHistory, StartRange
-from scheduler.core.model.types import HIGH, LendingWindow, Policy, Role
+from scheduler.core.forecast.start_forecast import RunTimeHistory
+from scheduler.core.model.types import HIGH, LendingWindow, Policy, Role, StartRange
 from tests.worlds import build_ask, wants, with_waiting, world
 
 EXACT = RunTimeHistory()

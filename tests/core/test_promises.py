@@ -13,8 +13,9 @@ from scheduler.core.model.demand import build_demand
 from scheduler.core.model.snapshot import Snapshot
 from scheduler.core.model.types import Placement, WaitingJob
 from scheduler.core.placement.feasibility import check_feasibility
-from scheduler.core.placement.gang_placement import UNLIMITED_QUOTA, Shortfall, place_gang
-from scheduler.core.placement.score_table import ScoreTable
+from scheduler.core.placement.gang_placement import UNLIMITED_QUOTA, place_gang
+from scheduler.core.placement.scores import ScoreTable
+from scheduler.core.placement.shortfall import Shortfall
 from tests.core.brute_force import fits_somehow
 from tests.core.test_properties import NOW, POLICY, many, run, worlds
 from tests.worlds import wants, with_waiting, world

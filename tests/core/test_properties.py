@@ -14,8 +14,9 @@ from scheduler.core.cycle import run_cycle
 from scheduler.core.model.demand import build_demand
 from scheduler.core.model.snapshot import Snapshot
 from scheduler.core.model.types import Policy, RunningJob
-from scheduler.core.placement.gang_placement import Shortfall, place_gang
-from scheduler.core.placement.score_table import ScoreTable, score_nodes
+from scheduler.core.placement.gang_placement import place_gang
+from scheduler.core.placement.scores import ScoreTable, score_nodes
+from scheduler.core.placement.shortfall import Shortfall
 from scheduler.core.queueing.cycle_context import CycleMemo
 from scheduler.core.queueing.priority_order import get_effective_priority, order_jobs
 from scheduler.core.queueing.reservations import ReservationPlan

@@ -2,7 +2,7 @@
 
 from scheduler.core.cycle import run_cycle
 from scheduler.core.model.types import Policy
-from scheduler.core.placement import score_table as table_module
+from scheduler.core.placement import scores as table_module
 from tests.worlds import wants, world
 
 

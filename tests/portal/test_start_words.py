@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from portal.wording.starts import describe_start
-from scheduler.preview.start_forecasts import StoredForecast
+from scheduler.preview.stored_forecasts import StoredForecast
 
 NOW = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 

@@ -11,7 +11,8 @@ import time_machine
 
 from cluster.models import Gpu
 from jobs.states import JobState
-from scheduler.core.model.lending import OWN_POOL, find_reach_at, list_windows
+from scheduler.core.model.lending import find_reach_at
+from scheduler.core.model.requests import OWN_POOL, list_windows
 from scheduler.loading.lending_windows import is_lent
 from scheduler.loading.snapshots import load_world
 from tests.scheduler.test_main_job import drive

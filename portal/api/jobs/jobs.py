@@ -36,8 +36,9 @@ from portal.api.http.problems import problem
 from portal.api.jobs.shapes import EventShape, JobShape, TaskShape, WaitAnswer, show_start, show_wait
 from portal.api.schema import JOB_FILE, Problem
 from portal.api.view import ApiView, read_query
-from scheduler.preview.preview import check_possible, runtime_has_containers, runtime_resizes
-from scheduler.preview.start_forecasts import load_forecasts
+from scheduler.preview.capabilities import runtime_has_containers, runtime_resizes
+from scheduler.preview.preview import check_possible
+from scheduler.preview.stored_forecasts import load_forecasts
 
 MAX_BULK = 200
 BODY = dict.fromkeys((JSON, *YAML), JOB_FILE)

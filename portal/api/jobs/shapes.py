@@ -29,7 +29,7 @@ from portal.api.http.fields import (
 )
 from portal.wording.image_pulls import job_hint
 from portal.wording.starts import describe_start
-from scheduler.preview.start_forecasts import StoredForecast
+from scheduler.preview.stored_forecasts import StoredForecast
 
 
 class Card(serializers.Serializer):

@@ -24,7 +24,8 @@ from portal.api.http.idempotency import KEY, read_once
 from portal.api.http.lists import PageQuery, SortField, StatesField, list_of, page, read_moment, read_name
 from portal.api.notebooks.shapes import Changes, Farewell, Hours, Name, NewNotebook, NotebookShape, NotebookWhole, Start
 from portal.api.view import ApiView, read_query
-from scheduler.preview.preview import check_possible, runtime_has_containers
+from scheduler.preview.capabilities import runtime_has_containers
+from scheduler.preview.preview import check_possible
 
 WRITE = ("notebooks:write",)
 READ = ("notebooks:read",)

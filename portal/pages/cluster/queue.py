@@ -20,11 +20,11 @@ from jobs.states import JobState
 from portal.access.visibility import SHORT_WORDS, QueueRow, active_rows, queue_rows
 from portal.pages.cluster.scheduler_pulse import last_pass, scheduler_late
 from portal.pages.entry import signed_in
-from portal.pages.jobs.view_model import gpu_words
 from portal.partial import render_page
 from portal.templatetags.amounts import gpu_sum
+from portal.wording.resources import describe_gpu
 from scheduler.preview.preview import PoolCapacity, list_capacity
-from scheduler.preview.start_forecasts import measure_coverage
+from scheduler.preview.stored_forecasts import measure_coverage
 
 SHOWN = 500
 """Rows of one table; the rest is counted. People look at the head of a queue, and programs ask the API."""
@@ -53,7 +53,7 @@ class Line:
 
 def ask_words(gpu: str, tasks: int) -> str:
     """Describe equal tasks' request: "4 × (8 × H100)"."""
-    words = gpu_words(parse_gpu(gpu))
+    words = describe_gpu(parse_gpu(gpu))
     return words if tasks == 1 else _("%(tasks)s × (%(ask)s)") % {"tasks": tasks, "ask": words}
 
 

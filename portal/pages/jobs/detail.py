@@ -20,8 +20,9 @@ from portal.access.app_links import link_to_port, link_to_tensorboard
 from portal.pages.cluster.scheduler_pulse import scheduler_late
 from portal.pages.jobs.history import Happening, history_of
 from portal.pages.jobs.log import LogNote, note_of
-from portal.pages.jobs.view_model import JobView, Reach, gpu_words, number_words, part_words, took_words
+from portal.pages.jobs.view_model import JobView, Reach
 from portal.wording.image_pulls import task_hint
+from portal.wording.resources import describe_gpu, describe_task_count, show_elapsed, show_gpu_part
 from runtimes.logs import LogStore
 
 TABS = {
@@ -130,13 +131,13 @@ class TaskRow:
 
     @property
     def ran(self) -> str:
-        return took_words(self.task.started_at, self.task.ended_at)
+        return show_elapsed(self.task.started_at, self.task.ended_at)
 
 
 class RoleRow:
     def __init__(self, role: dict, run: str):
         self.name, self.run, self.request = role["role"], run, role["request"]
-        self.tasks, self.gpu = number_words(role), gpu_words(parse_gpu(role["request"]["gpu"]))
+        self.tasks, self.gpu = describe_task_count(role), describe_gpu(parse_gpu(role["request"]["gpu"]))
         self.end = str(ENDS_JOB_WORDS.get(role.get("ends_job", ""), ""))
 
 
@@ -172,14 +173,14 @@ class JobDetail:
             done=started is not None,
             now=open_ and placed is not None and started is None,
             since=placed,
-            took=took_words(placed, started),
+            took=show_elapsed(placed, started),
         )
         running = Phase(
             _("Running"),
             done=started is not None and not open_,
             now=open_ and started is not None,
             since=started,
-            took=took_words(started, job.ended_at),
+            took=show_elapsed(started, job.ended_at),
         )
         ended = Phase(
             str(job.get_state_display()) if not open_ else _("End"),
@@ -220,7 +221,7 @@ class JobDetail:
     def _row(self, task: Task) -> TaskRow:
         task.job = self.job
         asked = next(role["request"] for role in self.job.gang if role["role"] == task.role)
-        return TaskRow(task, not self.is_gang, part_words(parse_gpu(asked["gpu"])), self.view.reach)
+        return TaskRow(task, not self.is_gang, show_gpu_part(parse_gpu(asked["gpu"])), self.view.reach)
 
     # ---- log ----
 

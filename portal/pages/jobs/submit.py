@@ -31,17 +31,11 @@ from portal.pages.cluster.scheduler_pulse import scheduler_late
 from portal.pages.entry import signed_in
 from portal.pages.jobs.form import ASKS, values_of
 from portal.pages.jobs.panes import Panes, Verdict, judge, read_panes, verdict_of
-from portal.pages.jobs.view_model import roles_words
-from portal.pages.jobs.views import find_job
+from portal.pages.jobs.view_model import find_job
 from portal.wording.plans import describe_change, describe_plan, describe_sooner_start
-from scheduler.preview.preview import (
-    PlanAnswer,
-    PoolCapacity,
-    check_possible,
-    list_capacity,
-    plan_job,
-    runtime_has_containers,
-)
+from portal.wording.resources import describe_roles
+from scheduler.preview.capabilities import runtime_has_containers
+from scheduler.preview.preview import PlanAnswer, PoolCapacity, check_possible, list_capacity, plan_job
 
 EXAMPLE = """\
 name: hello
@@ -185,7 +179,7 @@ def _refuse(error: PlatformError, panes: Panes, verdict: Verdict) -> Verdict:
 
 def notes_on(user: User, draft: Draft) -> list[str]:
     """Note roles, free capacity and a late scheduler."""
-    notes = [ROLES % {"roles": roles_words(draft.gang)}] if draft.spec.roles else []
+    notes = [ROLES % {"roles": describe_roles(draft.gang)}] if draft.spec.roles else []
     notes += [room_words(room) for room in list_capacity(user) if room.pool == draft.pool.name]
     if scheduler_late():
         notes.append(_("The scheduler is delayed right now: the job is accepted and waits."))

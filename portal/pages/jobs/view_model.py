@@ -1,5 +1,6 @@
 """View model of a job, computed as templates read it."""
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -8,19 +9,20 @@ from functools import cached_property
 from django.db.models import F
 from django.utils import timezone
 from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
 
 from accounts.models import User
 from accounts.permissions import PERMISSIONS, roles_of
-from common.resources import GpuAsk, parse_gpu, show_duration, show_gpu, show_place
+from common.errors import NotFound
+from common.resources import parse_gpu, show_duration, show_place
 from jobs.messages import describe_end, describe_wait
 from jobs.models import Job, Priority, Task
 from jobs.resizing import may_resize
 from jobs.states import HOLDING, JOB_ACTIVE, JobState
 from portal.wording.image_pulls import job_hint, start_sentence
+from portal.wording.resources import describe_gpu, describe_roles, show_elapsed
 from portal.wording.starts import describe_start
-from scheduler.preview.preview import runtime_resizes
-from scheduler.preview.start_forecasts import load_forecasts
+from scheduler.preview.capabilities import runtime_resizes
+from scheduler.preview.stored_forecasts import load_forecasts
 
 FRESH = timedelta(seconds=5)
 """A job this young is not yet owed a reason: the scheduler looks every second."""
@@ -38,6 +40,18 @@ class Reach:
         if key not in self._roles:
             self._roles[key] = roles_of(self.user, job.team, job.user_id)
         return bool(self._roles[key] & PERMISSIONS[action])
+
+
+JOB_ID = re.compile(r"job-([1-9][0-9]{0,17})")
+
+
+def find_job(user: User, job_id: str) -> Job:
+    """Return the visible job with this id ("job-412"). Raises NotFound."""
+    named = JOB_ID.fullmatch(job_id)
+    job = Job.objects.visible_to(user).with_names().filter(pk=named[1]).first() if named else None
+    if job is None:
+        raise NotFound()
+    return job
 
 
 class JobView:
@@ -199,12 +213,12 @@ class JobView:
     def waited(self) -> str:
         """Return the newest attempt's wait, "" while waiting."""
         until = self.assigned_at or self.started_at or self.job.ended_at
-        return "" if self.is_waiting else took_words(self.job.queued_at, until)
+        return "" if self.is_waiting else show_elapsed(self.job.queued_at, until)
 
     @property
     def ran(self) -> str:
         """Return the run time so far or in all, or ""."""
-        return took_words(self.started_at, self.job.ended_at or timezone.now())
+        return show_elapsed(self.started_at, self.job.ended_at or timezone.now())
 
     # ---- end ----
 
@@ -266,48 +280,15 @@ def view_jobs(jobs: Iterable[Job], user: User) -> list[JobView]:
 def ask_words(job: Job) -> str:
     """Describe the GPUs requested: "¼ GPU", "4 GB of V100", "2 to 4 nodes with 1 GPU"."""
     if len(job.gang) > 1:
-        return roles_words(job.gang)
+        return describe_roles(job.gang)
     ask = parse_gpu(job.gang[0]["request"]["gpu"])
     if job.state == JobState.QUEUED and job.least < job.most:
         nodes = _("%(least)s to %(most)s") % {"least": job.least, "most": job.most}
     elif (size := job.size) == 1:
-        return gpu_words(ask)
+        return describe_gpu(ask)
     else:
         nodes = str(size)
-    return _("%(nodes)s nodes with %(ask)s") % {"nodes": nodes, "ask": gpu_words(ask)}
-
-
-def roles_words(gang: list[dict]) -> str:
-    return ", ".join(_role_words(role) for role in gang)
-
-
-def number_words(role: dict) -> str:
-    """Return a role's task count: "4", "2 to 4"."""
-    least, most = role["min"], role["max"]
-    return _("%(least)s to %(most)s") % {"least": least, "most": most} if least < most else str(least)
-
-
-def _role_words(role: dict) -> str:
-    words = {"number": number_words(role), "role": role["role"], "ask": gpu_words(parse_gpu(role["request"]["gpu"]))}
-    return _("%(number)s %(role)s with %(ask)s") % words
-
-
-def gpu_words(ask: GpuAsk) -> str:
-    models = ", ".join(ask.models)
-    if ask.count == 0:
-        return _("CPU only")
-    if ask.memory_gb is not None:
-        amount = f"{ask.memory_gb} GB"
-        return (
-            _("%(amount)s of %(models)s") % {"amount": amount, "models": models}
-            if models
-            else (_("%(amount)s slice") % {"amount": amount})
-        )
-    if ask.part is not None:
-        return f"{part_words(ask)} {models or 'GPU'}"
-    if models:
-        return f"{ask.count} × {models}"
-    return ngettext("%(count)s GPU", "%(count)s GPUs", ask.count) % {"count": ask.count}
+    return _("%(nodes)s nodes with %(ask)s") % {"nodes": nodes, "ask": describe_gpu(ask)}
 
 
 def describe_place(task: Task) -> str:
@@ -316,21 +297,3 @@ def describe_place(task: Task) -> str:
         return task.node.name if task.node else ""
     indexes = ", ".join(show_place(card["index"]) for card in task.cards)
     return _("%(node)s, GPU %(indexes)s") % {"node": task.node.name if task.node else "?", "indexes": indexes}
-
-
-def took_words(begin: datetime | None, end: datetime | None) -> str:
-    """Return a duration: "0.4 s", "41s", "2h3m"; "" if unknown."""
-    if begin is None or end is None:
-        return ""
-    seconds = max((end - begin).total_seconds(), 0)
-    if seconds < 0.1:
-        return "< 0.1 s"
-    return f"{seconds:.1f} s" if seconds < 10 else show_duration(int(seconds))
-
-
-def part_words(ask: GpuAsk) -> str:
-    """Return the requested fraction of a card: "¼", "1/3"; or ""."""
-    if ask.part is None:
-        return ""
-    a, b = ask.part
-    return show_gpu(1000 * a // b) if 8 % b == 0 else f"{a}/{b}"

@@ -1,7 +1,6 @@
 """Pages and actions for jobs; 404 for those that the user may not see."""
 
 import asyncio
-import re
 from collections.abc import AsyncIterator, Callable
 from functools import cached_property, partial
 from urllib.parse import urlencode
@@ -25,13 +24,12 @@ from portal.pages.cluster.scheduler_pulse import scheduler_late
 from portal.pages.entry import safe_path, signed_in
 from portal.pages.jobs.detail import JobDetail, TaskLog, log_store
 from portal.pages.jobs.levers import JobLevers
-from portal.pages.jobs.view_model import JobView, Reach, view_jobs
+from portal.pages.jobs.view_model import JOB_ID, JobView, Reach, find_job, view_jobs
 from portal.partial import render_page
 from portal.wording.errors import describe_refusal
-from scheduler.preview.preview import runtime_resizes
+from scheduler.preview.capabilities import runtime_resizes
 
 PAGE = 50
-JOB_ID = re.compile(r"job-([1-9][0-9]{0,17})")
 PIECE = 256 * 1024
 
 STATES: dict[str, tuple] = {
@@ -114,15 +112,6 @@ def download_log(request: HttpRequest, job_id: str, task_uuid: UUID) -> Streamin
     response = StreamingHttpResponse(read_log(str(task.uuid)), content_type="text/plain; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="{TaskLog(task, job).filename}"'
     return response
-
-
-def find_job(user: User, job_id: str) -> Job:
-    """Return the visible job with this id ("job-412"). Raises NotFound."""
-    named = JOB_ID.fullmatch(job_id)
-    job = Job.objects.visible_to(user).with_names().filter(pk=named[1]).first() if named else None
-    if job is None:
-        raise NotFound()
-    return job
 
 
 async def read_log(task: str) -> AsyncIterator[bytes]:

@@ -6,12 +6,12 @@ from django import forms
 from django.utils.translation import gettext_lazy as _
 
 from accounts.models import User
+from accounts.permissions import teams_where
 from common.errors import InvalidInput
 from common.resources import parse_cpu, parse_gpu, parse_memory
 from notebooks.changes import check_notebook_name
 from portal.forms import bind
 from portal.pages.jobs.form import gpu_of
-from portal.pages.notebooks.sizes import teams_of
 
 LONGEST_NAME = 40
 READERS: dict[str, Callable[[str], object]] = {
@@ -46,7 +46,7 @@ class NotebookForm(forms.Form):
 
     def __init__(self, user: User, *args: object, **named: object):
         super().__init__(*args, **named)  # type: ignore[arg-type]
-        teams = teams_of(user)
+        teams = [team.name for team in teams_where(user, "job.submit")]
         self.fields["team"].choices = [(team, team) for team in teams]  # type: ignore[attr-defined]
         if len(teams) < 2:
             del self.fields["team"]

@@ -11,7 +11,7 @@ from common.resources import parse_gpu
 from jobs.jobfile.spec import JobSpec
 from jobs.messages import describe_wait
 from notebooks.presets import Preset, list_presets
-from portal.pages.jobs.view_model import gpu_words
+from portal.wording.resources import describe_gpu
 from scheduler.preview.preview import StartPreview, preview_starts
 
 SIZES = ("0", "1/8", "1/4", "1/2", "1", "2")
@@ -25,7 +25,7 @@ class Size:
 
     @property
     def words(self) -> str:
-        return size_words(self.gpu)
+        return describe_gpu(parse_gpu(self.gpu))
 
     @property
     def note(self) -> str:
@@ -44,7 +44,7 @@ class Size:
 
 def sizes_for(user: User, gpus: Sequence[str] = SIZES, team: str = "", pool: str | None = None) -> list[Size]:
     """Return sizes with start previews; `team` defaults to the user's first."""
-    team = team or next(iter(teams_of(user)), "")
+    team = team or next((team.name for team in teams_where(user, "job.submit")), "")
     specs = [
         JobSpec(
             run="jupyter lab", name="notebook", kind="interactive", team=team or None, pool=pool, gpu=parse_gpu(gpu)
@@ -59,11 +59,3 @@ def offered_presets(user: User) -> list[tuple[Preset, Size]]:
     presets = list_presets(user)
     sizes = sizes_for(user, [preset.gpu for preset in presets], presets[0].team) if presets else []
     return [(preset, size) for preset, size in zip(presets, sizes, strict=True) if size.promise.possible]
-
-
-def teams_of(user: User) -> list[str]:
-    return [team.name for team in teams_where(user, "job.submit")]
-
-
-def size_words(gpu: str) -> str:
-    return gpu_words(parse_gpu(gpu))

@@ -20,12 +20,11 @@ from portal.access.app_links import link_to_notebook
 from portal.pages.cluster.scheduler_pulse import scheduler_late
 from portal.pages.entry import signed_in
 from portal.pages.jobs import detail as job_detail
-from portal.pages.jobs.view_model import took_words
 from portal.pages.notebooks.sizes import SIZES, Size, sizes_for
-from portal.pages.notebooks.view_model import NotebookView
-from portal.pages.notebooks.views import find_notebook
+from portal.pages.notebooks.view_model import NotebookView, find_notebook
 from portal.partial import render_page, wants_fragment
 from portal.wording.errors import describe_error
+from portal.wording.resources import show_elapsed
 
 PHASE_WORDS = {
     "queue": gettext_lazy("Waiting for resources"),
@@ -171,7 +170,7 @@ class Starting:
 
 def _seconds(seconds: float | None) -> str:
     now = timezone.now()
-    return "" if seconds is None else took_words(now, now + timedelta(seconds=seconds))
+    return "" if seconds is None else show_elapsed(now, now + timedelta(seconds=seconds))
 
 
 def weight(gpu: str) -> float:

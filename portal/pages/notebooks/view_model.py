@@ -1,5 +1,6 @@
 """View model of a notebook."""
 
+import re
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -8,17 +9,28 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from accounts.models import User
-from common.resources import show_duration
+from common.errors import NotFound
+from common.resources import parse_gpu, show_duration
 from jobs.models import Task
 from jobs.states import TaskState
 from notebooks.models import Notebook
 from notebooks.states import NotebookState
 from portal.access.ssh_endpoint import find_ssh_endpoint
 from portal.pages.jobs.view_model import JobView, Reach, view_jobs
-from portal.pages.notebooks.sizes import size_words
+from portal.wording.resources import describe_gpu
 
+NOTEBOOK_ID = re.compile(r"nb-([1-9][0-9]{0,17})")
 SOON = timedelta(minutes=15)
 """So long before its end a notebook warns."""
+
+
+def find_notebook(user: User, notebook_id: str) -> Notebook:
+    """Return the visible notebook with this id ("nb-51"). Raises NotFound."""
+    named = NOTEBOOK_ID.fullmatch(notebook_id)
+    found = Notebook.objects.visible_to(user).with_names().filter(pk=named[1]).first() if named else None
+    if found is None:
+        raise NotFound()
+    return found
 
 
 class NotebookView:
@@ -124,7 +136,7 @@ class NotebookView:
 
     @property
     def ask(self) -> str:
-        return size_words(self.gpu)
+        return describe_gpu(parse_gpu(self.gpu))
 
     @property
     def now_ask(self) -> str:

@@ -1,6 +1,5 @@
 """Pages and actions for notebooks; 404 for those that the user may not see."""
 
-import re
 from functools import cached_property
 
 from django.contrib import messages
@@ -12,7 +11,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from accounts.models import User
-from common.errors import Conflict, Impossible, InvalidInput, NotFound, PlatformError, Unavailable
+from common.errors import Conflict, Impossible, InvalidInput, PlatformError, Unavailable
 from common.resources import parse_duration
 from notebooks.models import Notebook
 from notebooks.presets import Preset, find_free_name
@@ -32,13 +31,13 @@ from portal.pages.jobs.form import gpu_of
 from portal.pages.jobs.history import Happening, history_of
 from portal.pages.notebooks.form import NotebookForm, SettingsForm
 from portal.pages.notebooks.sizes import SIZES, Size, offered_presets, sizes_for
-from portal.pages.notebooks.view_model import NotebookView, view_notebooks
+from portal.pages.notebooks.view_model import NotebookView, find_notebook, view_notebooks
 from portal.partial import render_page
 from portal.wording.errors import describe_refusal
-from scheduler.preview.preview import check_possible, runtime_has_containers
+from scheduler.preview.capabilities import runtime_has_containers
+from scheduler.preview.preview import check_possible
 
 GET_POST = ["GET", "HEAD", "POST"]
-NOTEBOOK_ID = re.compile(r"nb-([1-9][0-9]{0,17})")
 MOST = 200
 EXTEND_HOURS = 2
 REFUSALS = (Conflict, Impossible, InvalidInput)
@@ -180,15 +179,6 @@ def delete(request: HttpRequest, notebook_id: str) -> HttpResponse:
         return _refuse(request, notebook, describe_refusal(error))
     messages.success(request, _("%(name)s is deleted.") % {"name": notebook.name})
     return redirect("notebooks")
-
-
-def find_notebook(user: User, notebook_id: str) -> Notebook:
-    """Return the visible notebook with this id ("nb-51"). Raises NotFound."""
-    named = NOTEBOOK_ID.fullmatch(notebook_id)
-    found = Notebook.objects.visible_to(user).with_names().filter(pk=named[1]).first() if named else None
-    if found is None:
-        raise NotFound()
-    return found
 
 
 class NotebookList:

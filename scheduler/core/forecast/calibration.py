@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import ceil, exp, inf, isfinite, log
 
-from scheduler.core.forecast.start_forecast import StartRange
+from scheduler.core.model.types import StartRange
 
 MISS_RATE = 0.1
 """Share of starts allowed before p10, and again after p90."""

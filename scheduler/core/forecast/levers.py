@@ -6,16 +6,9 @@ from math import inf
 from typing import Generic, TypeVar
 
 from scheduler.core.forecast.simulate import Simulation
-from scheduler.core.forecast.start_forecast import (
-    DrawnEnds,
-    RunTimeHistory,
-    StartRange,
-    build_range,
-    draw_ends,
-    iterate_starts,
-)
+from scheduler.core.forecast.start_forecast import DrawnEnds, RunTimeHistory, build_range, draw_ends, iterate_starts
 from scheduler.core.model.snapshot import Snapshot
-from scheduler.core.model.types import LendingWindow, Plan, Policy, WaitingJob
+from scheduler.core.model.types import LendingWindow, Plan, Policy, StartRange, WaitingJob
 from scheduler.core.queueing.cycle_context import CycleMemo
 from scheduler.core.queueing.maintenance import is_upcoming_maintenance
 

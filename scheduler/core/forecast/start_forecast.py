@@ -8,7 +8,7 @@ from random import Random
 
 from scheduler.core.forecast.simulate import Simulation
 from scheduler.core.model.snapshot import Snapshot
-from scheduler.core.model.types import Policy, RunningJob, WaitingJob
+from scheduler.core.model.types import Policy, RunningJob, StartRange, WaitingJob
 from scheduler.core.queueing.cycle_context import CycleMemo
 
 FUTURES = 20
@@ -57,15 +57,6 @@ def learn_run_times(ran: Iterable[tuple[float | None, float]]) -> RunTimeHistory
     told = sorted((said, seconds / said) for said, seconds in jobs if said)
     ratios, said = tuple(ratio for _, ratio in told), tuple(said for said, _ in told)
     return RunTimeHistory(ratios or (1.0,), tuple(seconds for said, seconds in jobs if not said), said)
-
-
-@dataclass(frozen=True)
-class StartRange:
-    """Start time quantiles; `inf`: beyond the simulated time."""
-
-    p10: float
-    p50: float
-    p90: float
 
 
 def forecast_starts(

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scheduler.core.model.lending import OWN_POOL, lent_kinds_mask
-from scheduler.core.model.requests import acceptable_kinds_mask, list_kinds
+from scheduler.core.model.requests import OWN_POOL, acceptable_kinds_mask, lent_kinds_mask, list_kinds
 from scheduler.core.model.snapshot import Snapshot
 from scheduler.core.model.types import GPU_MILLI, Role, TaskResources
 
@@ -39,7 +38,7 @@ def build_demand(
     snapshot: Snapshot, gang: tuple[Role, ...], pool: int, reach: int = OWN_POOL, reach_over_windows: int = OWN_POOL
 ) -> GangDemand:
     """Build a gang's demand. at_times: reach over all windows in which it could run."""
-    has = snapshot.pool_kinds[pool] | lent_kinds_mask(snapshot, reach | reach_over_windows)
+    has = snapshot.pool_kinds[pool] | lent_kinds_mask(snapshot.window_kinds, reach | reach_over_windows)
     kinds = tuple(acceptable_kinds_mask(role.ask) & has for role in gang)
     return GangDemand(gang, pool, kinds, _quota_amounts(gang, kinds, min), _quota_amounts(gang, kinds, max), reach)
 

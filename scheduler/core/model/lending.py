@@ -1,15 +1,13 @@
 """Cards a job may use: its pool's own, and lent ones.
 
-Lent cards take jobs that end within the window or are preemptible. A reach is a bit mask: OWN, plus one bit per
-window, valid while it is open.
+Lent cards take jobs that end within the window or are preemptible. A reach (see `requests`) says which a job may use.
 """
 
 from collections.abc import Iterable, Iterator
 
+from scheduler.core.model.requests import OWN_POOL
 from scheduler.core.model.snapshot import Snapshot
 from scheduler.core.model.types import LendingWindow, WaitingJob
-
-OWN_POOL = 1
 
 
 def find_reach_at(snapshot: Snapshot, job: WaitingJob, at: float) -> int:
@@ -26,18 +24,6 @@ def find_reach_over_windows(snapshot: Snapshot, job: WaitingJob) -> int:
     return _build_reach(
         index for index, window in _windows_lent_to(snapshot, job) if _fits_window(job, window, window.begins_at)
     )
-
-
-def list_windows(reach: int) -> list[int]:
-    return [bit - 1 for bit in range(1, reach.bit_length()) if reach >> bit & 1]
-
-
-def lent_kinds_mask(snapshot: Snapshot, reach: int) -> int:
-    """Return the bit mask of kinds that a reach's windows lend."""
-    kinds = 0
-    for window in list_windows(reach):
-        kinds |= snapshot.window_kinds[window]
-    return kinds
 
 
 def list_borrowing_pools(snapshot: Snapshot) -> list[int]:

@@ -1,17 +1,23 @@
-"""Request class: equal tasks share filters and scores."""
+"""Request class: equal tasks share filters and scores.
 
+A reach is a bit mask of the cards that a job may use: OWN_POOL, plus one bit for each lending window, valid while it is
+open.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from scheduler.core.model.lending import OWN_POOL, list_windows
 from scheduler.core.model.types import TaskResources
+
+OWN_POOL = 1
 
 
 @dataclass(frozen=True)
 class RequestClass:
-    """One task's resources in a pool, on the `kinds` of a bit mask. reach: see `lending`."""
+    """One task's resources in a pool, on the `kinds` of a bit mask. reach: a bit mask, see above."""
 
     ask: TaskResources
     pool: int
@@ -54,3 +60,15 @@ def list_kinds(mask: int) -> list[int]:
 def acceptable_kinds_mask(ask: TaskResources) -> int:
     """Return the bit mask of acceptable kinds."""
     return sum(1 << kind for kind, rank in enumerate(ask.preference) if rank >= 0) if ask.gpus else 0
+
+
+def list_windows(reach: int) -> list[int]:
+    return [bit - 1 for bit in range(1, reach.bit_length()) if reach >> bit & 1]
+
+
+def lent_kinds_mask(window_kinds: Sequence[int], reach: int) -> int:
+    """Return the bit mask of kinds that a reach's windows lend."""
+    kinds = 0
+    for window in list_windows(reach):
+        kinds |= window_kinds[window]
+    return kinds

@@ -262,3 +262,12 @@ class Plan:
     reserved_at: dict[int, float] = field(default_factory=dict)
     refusals: dict[int, list[Refusal]] = field(default_factory=dict)
     positions: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class StartRange:
+    """Start time quantiles; `inf`: beyond the simulated time."""
+
+    p10: float
+    p50: float
+    p90: float

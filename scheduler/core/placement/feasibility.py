@@ -3,13 +3,13 @@
 import numpy as np
 
 from scheduler.core.model.demand import GangDemand, build_demand
-from scheduler.core.model.lending import OWN_POOL, find_reach_at, find_reach_over_windows, list_windows
-from scheduler.core.model.requests import RequestClass, acceptable_kinds_mask, list_kinds
+from scheduler.core.model.lending import find_reach_at, find_reach_over_windows
+from scheduler.core.model.requests import OWN_POOL, RequestClass, acceptable_kinds_mask, list_kinds, list_windows
 from scheduler.core.model.snapshot import Snapshot
 from scheduler.core.model.types import Placement, Refusal, Role, WaitingJob
-from scheduler.core.placement.gang_placement import UNLIMITED_QUOTA, Shortfall, place_gang
-from scheduler.core.placement.score_table import ScoreTable
-from scheduler.core.placement.shortfall import find_bottleneck
+from scheduler.core.placement.gang_placement import UNLIMITED_QUOTA, place_gang
+from scheduler.core.placement.scores import ScoreTable
+from scheduler.core.placement.shortfall import Shortfall, find_bottleneck
 from scheduler.core.quota.limits import limit_refusals
 
 

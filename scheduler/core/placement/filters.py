@@ -5,8 +5,7 @@ A filter is `(snapshot, request, nodes) -> bool [len(nodes)]`.
 
 import numpy as np
 
-from scheduler.core.model.lending import OWN_POOL
-from scheduler.core.model.requests import RequestClass, acceptable_kinds_mask
+from scheduler.core.model.requests import OWN_POOL, RequestClass, acceptable_kinds_mask
 from scheduler.core.model.snapshot import Snapshot
 
 

@@ -1,24 +1,15 @@
 """Placement of a gang on nodes and cards: all tasks or none."""
 
-from dataclasses import dataclass
-
 from scheduler.core.model.demand import GangDemand, extra_milli
 from scheduler.core.model.requests import RequestClass
 from scheduler.core.model.snapshot import Snapshot
 from scheduler.core.model.types import CardShare, Placement, Role, TaskPlacement, TaskResources, WaitingJob
-from scheduler.core.placement.score_table import ScoreTable
+from scheduler.core.placement.scores import ScoreTable
+from scheduler.core.placement.shortfall import Shortfall
 from scheduler.core.quota.cell_limits import CellConstraint
 
 UNLIMITED_QUOTA = 2**62
 """`spare_milli` if limits do not matter."""
-
-
-@dataclass(frozen=True)
-class Shortfall:
-    """A gang did not fit: `have` tasks did, `request` was next."""
-
-    placed: int
-    failed_request: RequestClass
 
 
 def place_gang(

@@ -1,5 +1,7 @@
 """Explanation of why a task does not fit, in numbers that a user can act on."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from scheduler.core.model.requests import RequestClass, list_kinds
@@ -13,7 +15,14 @@ from scheduler.core.placement.filters import (
     find_fitting_cards,
     model_unavailable,
 )
-from scheduler.core.placement.gang_placement import Shortfall
+
+
+@dataclass(frozen=True)
+class Shortfall:
+    """A gang did not fit: `placed` tasks did, `failed_request` was next."""
+
+    placed: int
+    failed_request: RequestClass
 
 
 def explain_shortfall(snapshot: Snapshot, job: WaitingJob, shortfall: Shortfall) -> list[Refusal]:

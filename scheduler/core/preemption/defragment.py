@@ -3,29 +3,33 @@
 from collections import defaultdict
 from collections.abc import Sequence
 
-import numpy as np
-
 from scheduler.core.model.demand import GangDemand, build_demand
 from scheduler.core.model.snapshot import Snapshot
-from scheduler.core.model.types import Placement, Role, RunningJob, TaskPlacement, TaskResources, WaitingJob
+from scheduler.core.model.types import Placement, Policy, Role, RunningJob, TaskPlacement, TaskResources, WaitingJob
 from scheduler.core.placement.gang_placement import UNLIMITED_QUOTA, place_gang
-from scheduler.core.placement.score_table import ScoreTable
-from scheduler.core.preemption.preempt import MayStop, choose_for_gang, get_lost_work, stop_until_enough
-from scheduler.core.queueing.cycle_context import Cycle
-from scheduler.core.queueing.priority_order import estimate_remaining_work
-from scheduler.core.queueing.reservations import ScoredSnapshot
+from scheduler.core.placement.scores import ScoredSnapshot, ScoreTable
+from scheduler.core.placement.victims import MayStop, choose_for_gang, count_whole_cards, stop_until_enough
 
 
 def choose_moves(
-    cycle: Cycle, job: WaitingJob, demand: GangDemand, longer: list[RunningJob], may_stop: MayStop
+    after: Snapshot,
+    policy: Policy,
+    job: WaitingJob,
+    demand: GangDemand,
+    longer: list[RunningJob],
+    movable: Sequence[RunningJob],
+    may_stop: MayStop,
 ) -> Sequence[RunningJob]:
-    """Choose jobs to stop so that the job fits, empty if impossible. longer: may be stopped anyway."""
-    after, gpus = cycle.after_evictions.snapshot, [role.ask.gpus for role in job.gang]
+    """Choose jobs to stop so that the job fits, empty if impossible.
+
+    after: without the jobs that leave. longer: may be stopped anyway. movable: may be stopped to restart elsewhere.
+    """
+    gpus = [role.ask.gpus for role in job.gang]
     if not all(role.ask.whole and role.ask.gpus for role in job.gang):
         return ()
     if count_whole_cards(after, longer).sum() < sum(role.min * role.ask.gpus for role in job.gang):
         return ()
-    able = _list_movable(cycle, job, longer)
+    able = [victim for victim in movable if _uses_whole_cards(victim)]
     room = count_whole_cards(after, [*longer, *able])
     if any((room >= role.ask.gpus).sum() < role.min for role in job.gang):
         return ()
@@ -36,7 +40,7 @@ def choose_moves(
     moving = room - count_whole_cards(after, longer)
     nodes = sorted((int(moving[node]), node) for node in here if room[node] >= min(gpus))
     world = after.copy()
-    view, gone = ScoredSnapshot(world, ScoreTable(world, cycle.policy)), dict[int, RunningJob]()
+    view, gone = ScoredSnapshot(world, ScoreTable(world, policy)), dict[int, RunningJob]()
     for _, node in nodes:  # fewest foreign cards first
         more = [victim for victim in here[node] if victim.job not in gone]
         gone |= {victim.job: victim for victim in stop_until_enough(world, more, job, may_stop, lambda: False)}
@@ -45,35 +49,8 @@ def choose_moves(
     return ()
 
 
-def count_whole_cards(world: Snapshot, able: Sequence[RunningJob]) -> np.ndarray:
-    """Return [N] idle cards of each node if these jobs were stopped."""
-    room = ((world.gpu_slices == 0)[world.card_grid] & (world.card_grid >= 0)).sum(axis=1)
-    for victim in able:
-        for task in victim.tasks:
-            room[task.node] += len(task.cards)
-    return room
-
-
-def _list_movable(cycle: Cycle, job: WaitingJob, longer: Sequence[RunningJob]) -> list[RunningJob]:
-    """Return jobs that may be moved, those that lose little work."""
-    own, others = cycle.policy.for_pool(job.pool), {victim.job for victim in longer}
-    most = estimate_remaining_work(job, own, cycle.now) / (own.stop_longer or 1.0)
-    return [
-        victim
-        for victim in cycle.snapshot.running
-        if victim.preemptible
-        and victim.pool == job.pool
-        and victim.priority <= job.priority
-        and victim.stops < own.most_stops
-        and victim.started_at < cycle.now
-        and victim.job not in others | cycle.leaving
-        and get_lost_work(victim, cycle.now) <= most
-        and all(task.cards and _uses_whole_cards(task) for task in victim.tasks)
-    ]
-
-
-def _uses_whole_cards(task: TaskPlacement) -> bool:
-    return all(card.compute_percent == 100 for card in task.cards)
+def _uses_whole_cards(job: RunningJob) -> bool:
+    return all(task.cards and all(card.compute_percent == 100 for card in task.cards) for task in job.tasks)
 
 
 def _add_longer_victims(

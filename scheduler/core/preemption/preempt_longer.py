@@ -15,19 +15,18 @@ from scheduler.core.model.demand import GangDemand
 from scheduler.core.model.requests import RequestClass
 from scheduler.core.model.snapshot import Snapshot
 from scheduler.core.model.types import RunningJob, WaitingJob
-from scheduler.core.placement.score_table import ScoreTable
-from scheduler.core.preemption.defragment import choose_moves, count_whole_cards
-from scheduler.core.preemption.preempt import (
+from scheduler.core.placement.scores import ScoredSnapshot, ScoreTable
+from scheduler.core.placement.victims import (
     choose_for_gang,
     choose_on_node,
+    count_whole_cards,
     get_lost_work,
     is_fully_borrowed,
-    make_room,
     stop_until_enough,
 )
+from scheduler.core.preemption.defragment import choose_moves
 from scheduler.core.queueing.cycle_context import Cycle
 from scheduler.core.queueing.priority_order import estimate_remaining_work
-from scheduler.core.queueing.reservations import ScoredSnapshot
 
 MAX_NODES_TRIED = 16
 """Nodes examined per task."""
@@ -53,7 +52,7 @@ def preempt_longer(cycle: Cycle, waiting: list[WaitingJob]) -> None:
             or not _gets_freed_room(cycle, job, made)
         ):
             continue
-        make_room(cycle, job, "overtaken", longest.choose_victims)
+        cycle.make_room(job, "overtaken", longest.choose_victims)
         if job.job in cycle.making_room_for:
             made.add(job.job)
         else:
@@ -103,7 +102,11 @@ class _LongestJobs:
             victims = self._choose_for_gang(job, demand, able)
         else:
             victims = self._choose_on_one_node(job, demand, able)
-        return victims or choose_moves(self._cycle, job, demand, able, _may_stop)
+        return victims or self._choose_moves(job, demand, able)
+
+    def _choose_moves(self, job: WaitingJob, demand: GangDemand, able: list[RunningJob]) -> Sequence[RunningJob]:
+        cycle, movable = self._cycle, _list_movable(self._cycle, job, able)
+        return choose_moves(cycle.after_evictions.snapshot, cycle.policy, job, demand, able, movable, _may_stop)
 
     def _far_longer_than(self, job: WaitingJob) -> list[RunningJob]:
         cycle, able = self._cycle, []
@@ -139,6 +142,23 @@ class _LongestJobs:
 
     def _sum_harm(self, victims: Sequence[RunningJob]) -> float:
         return sum(1.0 / self._work_by_job[victim.job] for victim in victims)
+
+
+def _list_movable(cycle: Cycle, job: WaitingJob, longer: Sequence[RunningJob]) -> list[RunningJob]:
+    """Return jobs that may restart elsewhere, those that lose little work."""
+    own, others = cycle.policy.for_pool(job.pool), {victim.job for victim in longer}
+    most = estimate_remaining_work(job, own, cycle.now) / (own.stop_longer or 1.0)
+    return [
+        victim
+        for victim in cycle.snapshot.running
+        if victim.preemptible
+        and victim.pool == job.pool
+        and victim.priority <= job.priority
+        and victim.stops < own.most_stops
+        and victim.started_at < cycle.now
+        and victim.job not in others | cycle.leaving
+        and get_lost_work(victim, cycle.now) <= most
+    ]
 
 
 def _may_stop(world: Snapshot, victim: RunningJob, job: WaitingJob) -> bool:

@@ -8,8 +8,8 @@ from collections import Counter, defaultdict
 from math import inf, isfinite
 
 from scheduler.core.model.types import GPU_MILLI, Placement, Refusal, WaitingJob
-from scheduler.core.placement.gang_placement import Shortfall, place_gang, task_size
-from scheduler.core.placement.shortfall import explain_shortfall
+from scheduler.core.placement.gang_placement import place_gang, task_size
+from scheduler.core.placement.shortfall import Shortfall, explain_shortfall
 from scheduler.core.queueing.cycle_context import Cycle, JobClass
 from scheduler.core.queueing.maintenance import build_maintenance_refusal
 from scheduler.core.queueing.priority_order import order_jobs

@@ -1,20 +1,32 @@
 """State shared by the phases of one cycle: snapshot, plan and cached answers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
 from typing import Any
 
 from scheduler.core.model.demand import GangDemand, build_demand
-from scheduler.core.model.lending import OWN_POOL, find_reach_at, find_reach_over_windows, list_borrowing_pools
+from scheduler.core.model.lending import find_reach_at, find_reach_over_windows, list_borrowing_pools
+from scheduler.core.model.requests import OWN_POOL
 from scheduler.core.model.snapshot import Snapshot
-from scheduler.core.model.types import GPU_MILLI, Placement, Plan, Policy, Refusal, Role, WaitingJob
+from scheduler.core.model.types import (
+    GPU_MILLI,
+    Eviction,
+    Placement,
+    Plan,
+    Policy,
+    Refusal,
+    Role,
+    RunningJob,
+    WaitingJob,
+)
 from scheduler.core.placement.feasibility import check_shape
-from scheduler.core.placement.score_table import ScoreTable
+from scheduler.core.placement.scores import ScoredSnapshot, ScoreTable
+from scheduler.core.placement.victims import ChooseVictims, place_job
 from scheduler.core.queueing.priority_order import estimate_remaining_work
 from scheduler.core.queueing.release_times import TaskRows
-from scheduler.core.queueing.reservations import ReservationPlan, ScoredSnapshot
+from scheduler.core.queueing.reservations import ReservationPlan
 from scheduler.core.quota.cell_limits import CellConstraint, build_cell_constraint
 from scheduler.core.quota.limits import borrow_refusals, is_within_guarantee, limit_refusals, spare_milli
 
@@ -203,6 +215,24 @@ class Cycle:
             if not self.snapshot.windows:
                 self.cycle_memo.job_classes[job.gang, job.pool, *self._reaches_of(job)] = shape.demand, shape.infeasible
         return shape.infeasible
+
+    def make_room(self, job: WaitingJob, reason: str, choose: ChooseVictims) -> None:
+        """Choose victims, and take the job's place in `after_evictions`."""
+        demand = self.job_class(job).demand
+        victims: Sequence[RunningJob] = ()
+        if not place_job(self.after_evictions, job, demand):
+            victims = choose(job, demand)
+            if not victims:
+                return
+            for victim in victims:
+                self.after_evictions.snapshot.remove_job(victim)
+            self.leaving.update(victim.job for victim in victims)
+            place_job(self.after_evictions, job, demand)
+        self.making_room_for.add(job.job)
+        if not self.leaving:
+            return  # room exists, something else keeps it
+        self.plan.refusals[job.job].insert(0, Refusal("making_room", {"n": len(victims) or len(self.leaving)}))
+        self.plan.evictions += [Eviction(victim.job, reason, job.job) for victim in victims]
 
     def record_start(self, placement: Placement, job: WaitingJob) -> None:
         """Record a start whose resources are already taken."""

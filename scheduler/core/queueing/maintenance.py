@@ -1,22 +1,12 @@
-"""Maintenance of nodes: evictions and refusals; `future.Future` reserves the nodes."""
+"""Maintenance of nodes: who is to stop, and why who waits; `ReservationPlan` reserves the nodes."""
 
 from collections.abc import Iterable
 
 import numpy as np
 
 from scheduler.core.model.snapshot import Snapshot
-from scheduler.core.model.types import Eviction, MaintenanceWindow, Refusal, RunningJob
-from scheduler.core.queueing.cycle_context import Cycle
+from scheduler.core.model.types import MaintenanceWindow, Refusal, RunningJob
 from scheduler.core.queueing.reservations import Reservation
-
-
-def evict_for_maintenance(cycle: Cycle) -> None:
-    """Stop preemptible jobs on nodes whose maintenance has begun, if it says so."""
-    for job in list_maintenance_evictions(cycle.snapshot.closings, cycle.snapshot.running, cycle.now):
-        if job.job not in cycle.leaving:
-            cycle.plan.evictions.append(Eviction(job.job, "maintenance"))
-            cycle.after_evictions.snapshot.remove_job(job)
-            cycle.leaving.add(job.job)
 
 
 def list_maintenance_evictions(

@@ -10,13 +10,13 @@ from math import inf
 import numpy as np
 
 from scheduler.core.model.demand import GangDemand
-from scheduler.core.model.lending import OWN_POOL
-from scheduler.core.model.requests import RequestClass
+from scheduler.core.model.requests import OWN_POOL, RequestClass
 from scheduler.core.model.snapshot import Snapshot
 from scheduler.core.model.types import CardShare, MaintenanceWindow, Placement, Policy, TaskPlacement, WaitingJob
 from scheduler.core.placement.filters import find_eligible_cards
-from scheduler.core.placement.gang_placement import UNLIMITED_QUOTA, Shortfall, place_gang
-from scheduler.core.placement.score_table import ScoreTable
+from scheduler.core.placement.gang_placement import UNLIMITED_QUOTA, place_gang
+from scheduler.core.placement.scores import ScoredSnapshot, ScoreTable
+from scheduler.core.placement.shortfall import Shortfall
 from scheduler.core.queueing.release_times import ReleaseTimes, TaskRows
 from scheduler.core.quota.cell_limits import CellConstraint
 
@@ -33,14 +33,6 @@ class Reservation:
     at: float
     ends_at: float
     placement: Placement
-
-
-@dataclass(frozen=True)
-class ScoredSnapshot:
-    """A snapshot and its score table."""
-
-    snapshot: Snapshot
-    score_table: ScoreTable
 
 
 class ReservationPlan:

@@ -16,7 +16,7 @@ from scheduler.core.model.lending import find_reach_at
 from scheduler.core.model.requests import RequestClass
 from scheduler.core.model.snapshot import Snapshot
 from scheduler.core.model.types import Placement, Plan, Policy, Refusal, TaskPlacement, WaitingJob
-from scheduler.core.placement.score_table import score_nodes
+from scheduler.core.placement.scores import score_nodes
 from scheduler.core.placement.shortfall import find_emptying_filter
 
 KINDS: dict[Any, type] = {float: float, float | None: float, int: int, bool: bool}

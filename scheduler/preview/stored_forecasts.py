@@ -1,0 +1,48 @@
+"""Stored forecasts of job starts: what people are told, and how often it came true."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db.models import F
+from django.utils import timezone
+
+from jobs.models import Job
+from scheduler.models import Forecast
+
+MEASURED = timedelta(days=7)
+SLACK = timedelta(seconds=5)
+"""Tolerance for the delay between a decision and its execution by the loops."""
+
+
+@dataclass(frozen=True)
+class StoredForecast:
+    """Start time quantiles; None: beyond the simulation."""
+
+    p10: datetime | None
+    p50: datetime | None
+    p90: datetime | None
+    told_at: datetime
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """Starts of seven days and the percentage within range."""
+
+    starts: int
+    percent: int
+
+
+def load_forecasts(jobs: list[Job]) -> dict[int, StoredForecast]:
+    """Return {job id: current forecast}."""
+    told = Forecast.objects.filter(job__in=[job.pk for job in jobs], attempt=F("job__attempt"), p10__isnull=False)
+    return {row.job_id: StoredForecast(row.p10, row.p50, row.p90, row.told_at) for row in told}
+
+
+def measure_coverage() -> Coverage | None:
+    """Measure recent forecasts. A job past its range counts as a miss."""
+    now = timezone.now()
+    told = Forecast.objects.filter(first_p90__isnull=False)
+    started = told.filter(started_at__gt=now - MEASURED)
+    inside = started.filter(started_at__gte=F("first_p10") - SLACK, started_at__lte=F("first_p90") + SLACK)
+    starts = started.count() + told.filter(started_at__isnull=True, first_p90__lt=now - SLACK).count()
+    return Coverage(starts, round(100 * inside.count() / starts)) if starts else None
