@@ -39,7 +39,7 @@ def add(
     except (OSError, UnicodeDecodeError) as error:
         raise Failure(USAGE, f"{file} cannot be read ({error}).") from None
     if "PRIVATE KEY" in text:
-        raise Failure(USAGE, f"{file} is the private half, which never leaves this machine. Give {file}.pub")
+        raise Failure(USAGE, f"{file} is the private key, which never leaves this machine. Give {file}.pub")
     body = {"key": text.strip(), "name": name}
     if until:
         body["expires_at"] = datetime.combine(until, LAST_SECOND).astimezone().isoformat()

@@ -124,7 +124,7 @@ def test_a_late_answer_does_not_write_over_what_is_typed(page, portal):
 
 def test_an_error_marks_field_and_line_as_text(page):
     field(page, "cpu").fill("<b>many")
-    expect(page.locator("#error-cpu")).to_contain_text("“<b>many” is no number of cores.")
+    expect(page.locator("#error-cpu")).to_contain_text("“<b>many” is not a valid number of cores.")
     expect(page.locator("[data-lines]")).to_contain_text("Line 3")
     expect(field(page, "cpu")).to_have_attribute("aria-invalid", "true")
 
