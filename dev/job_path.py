@@ -55,7 +55,7 @@ def count_returns(traced: dict[str, list[str]]) -> int:
 def run_in(root: Path) -> dict[str, list[str]]:
     """Trace a job in a tree, on servers of its own."""
     environment = os.environ | {"PYTHONPATH": f"{root}{os.pathsep}{root / 'platform'}"}
-    program = [sys.executable, "-m", "dev.testing", "--run", sys.executable, str(TRACE)]
+    program = [sys.executable, "-m", "dev.testing", "--run", sys.executable, "-P", str(TRACE)]  # -P: dev/ hides no app
     done = subprocess.run(program, cwd=root, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(done.stdout + done.stderr)

@@ -339,4 +339,11 @@ def test_a_random_list_of_steps_leaves_the_same_on_the_model_and_on_postgresql(p
 def test_a_bug_in_the_model_is_found(bug, monkeypatch):
     plant(monkeypatch, bug)
     pair = Pair()
-    assert any(pair.difference(f"bug.{number}") for number in range(LISTS_AT_MOST))
+    assert any(_finds(pair, f"bug.{number}") for number in range(LISTS_AT_MOST))
+
+
+def _finds(pair: Pair, seed: str) -> bool:
+    try:
+        return bool(pair.difference(seed))
+    except IndexError:  # of a row that the model did not lock
+        return True
