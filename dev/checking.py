@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from dev import architecture_picture, import_check, job_file, translations, version
+from dev import architecture_picture, flaky, import_check, job_file, translations, version
 
 ROOT = Path(__file__).resolve().parents[1]
 BIN = Path(sys.executable).parent
@@ -49,6 +49,7 @@ def quick_checks(fix: bool) -> list[tuple[str, Callable[[], str]]]:
         ("lint", command(tool("ruff"), "check", *(["--fix"] if fix else []), "-q", *CONCISE, ".")),
         ("import contracts", command(tool("lint-imports"), "--no-cache")),
         ("imports are there", import_check.check),
+        ("no test flaky twice", flaky.check),
         ("locks name no host", check_locks),
         ("one version", lambda: version.check(fix)),
         ("glossary", command(sys.executable, "-m", "dev.glossary")),
