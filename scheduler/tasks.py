@@ -25,7 +25,7 @@ from scheduler.loading.row_cache import caching
 from scheduler.loading.snapshots import load_world
 from scheduler.preview.start_forecasts import record_forecasts
 from scheduler.reconcile.actions import decode_action, run_actions
-from scheduler.reconcile.poll_loop import reconcile_once
+from scheduler.reconcile.round import Poller, reconcile_once
 from scheduler.runtime import get_runtime
 
 log = logging.getLogger("tessera.tasks")
@@ -149,7 +149,7 @@ def without_collector() -> Iterator[None]:
 def _one_reconcile(epoch: int) -> None:
     runtime, until = get_runtime(), time.monotonic() + FOLLOW_S
     try:
-        while reconcile_once(runtime, epoch) and time.monotonic() < until:
+        while reconcile_once(Poller(runtime), epoch).moves and time.monotonic() < until:
             time.sleep(LOOK_S)
     except Unavailable as away:
         log.warning("reconcile waits for the runtime: %s", away)

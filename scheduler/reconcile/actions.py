@@ -89,13 +89,11 @@ def _run_together(orders: Sequence[FencedAction], runtime: Runtime, until: float
 
 
 def run_action(order: FencedAction, runtime: Runtime) -> None:
-    """Run one action, marking its task STOPPING first if asked. Raise StaleState, Unavailable."""
+    """Run one action. Raise StaleState, Unavailable."""
     action = order.action
     if isinstance(action, Resize):
         resize_task(action, runtime, order.epoch)
         return
-    if isinstance(action, Stop) and action.mark:
-        record_observation(build_stop_mark(action), order.epoch)
     known = _load([order], runtime)
     if isinstance(action, Start) and action.uuid not in known.specs:
         raise StaleState(kind="task", was="not to be started")

@@ -6,35 +6,20 @@ It shares a lease with the Celery reconcile, compares on each change, hint and s
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
 
 from django.db import InterfaceError, OperationalError, connection
 
-from common.errors import StaleState
 from events.hints import clear_hint
 from jobs.states import TaskState
+from runtimes.contract.container import ContainerView
 from runtimes.contract.errors import Unavailable
 from runtimes.contract.runtime import LiveView
 from scheduler.lease import RENEW_S, acquire, newest_epoch, record_success, release, renew, take_hint
-from scheduler.reconcile.actions import FencedAction, RuntimeAction, build_stop_mark
-from scheduler.reconcile.compare import (
-    Forget,
-    Resize,
-    Start,
-    Step,
-    Stop,
-    TaskObserved,
-    TaskProgress,
-    compare,
-    find_unheld,
-    load_awaiting_log,
-    load_ended,
-    load_rows,
-)
-from scheduler.reconcile.observations import in_batches, record_observations, record_progress
+from scheduler.reconcile.actions import FencedAction, RuntimeAction
+from scheduler.reconcile.compare import Step, Stop, TaskObserved
 from scheduler.reconcile.orphans import OrphanFinder, load_orphans
+from scheduler.reconcile.round import AT_ONCE, reconcile_once
 
 log = logging.getLogger("tessera.watch")
 
@@ -51,10 +36,6 @@ LONG_ROUND_S, REST = 0.05, 3.0
 """After a round longer than LONG_ROUND_S it pauses for REST times the excess, at most a second: when thousands
 of tasks start, each of their changes would otherwise start another round.
 """
-ACTIONS_QUEUE = (Stop, Start, Resize, Forget)
-"""Order of dispatch: what frees resources comes first."""
-AT_ONCE = 50
-"""Maximum number of actions in one message."""
 
 
 class WatchStale(Exception):
@@ -62,7 +43,7 @@ class WatchStale(Exception):
 
 
 class WatchLoop:
-    """Runs reconcile rounds. send: dispatches actions. ended: stops it."""
+    """Runs reconcile rounds while it leads, and is their dispatcher. send: to workers. ended: stops it."""
 
     def __init__(self, view: LiveView, send: Callable[[Sequence[FencedAction]], None], ended: threading.Event):
         self.view, self.ended = view, ended
@@ -73,7 +54,7 @@ class WatchLoop:
         self._orphans = OrphanFinder()
 
     def run(self) -> None:
-        """Lead or stand by until ended. Raise Blind."""
+        """Lead or stand by until ended. Raise WatchStale."""
         while not self.ended.is_set():
             self.look()
             try:
@@ -90,32 +71,25 @@ class WatchLoop:
                 connection.close()
                 self.ended.wait(ROUND_S)
 
+    def list_containers(self) -> Sequence[ContainerView]:
+        return self.view.list_containers()
+
     def look(self) -> None:
-        """Raise Blind if the runtime is silent."""
+        """Raise WatchStale if the runtime is silent."""
         if (age := self.view.age_s()) > STALE_AFTER_S:
             raise WatchStale(f"Nothing was heard of the cluster for {age:.0f} s.")
 
     def round(self, epoch: int) -> None:
         """Compare once, record observations, dispatch actions."""
         clear_hint(NAME)
-        rows = load_rows()
         try:
-            seen = self.view.list_containers()
+            done = reconcile_once(self, epoch)
         except Unavailable as away:
             log.info("no round: %s", away)
             return
-        ended = load_ended(find_unheld(seen, rows))
-        steps = compare(rows, seen, ended, load_awaiting_log(ended))
-        for act in self._acts(steps, epoch):
-            if self.ended.is_set() or not self._holds(epoch):
-                return
-            try:
-                act()
-            except StaleState as stale:
-                log.info("a step is dropped: %s", stale)
-            except Unavailable as away:
-                log.warning("a step waits for the runtime: %s", away)
-        self._forget_sent(steps)
+        if not self.leads(epoch):
+            return
+        self._forget_sent(done.steps)
         self.rounds += 1
         self.last_round_at = time.monotonic()
 
@@ -132,7 +106,7 @@ class WatchLoop:
 
     def _lead(self, epoch: int) -> None:
         self._renewed_at, due = time.monotonic(), True
-        while not self.ended.is_set() and self._holds(epoch):
+        while self.leads(epoch):
             self.look()
             now = time.monotonic()
             if due or take_hint(NAME, epoch) or now - self.last_round_at > ROUND_S:
@@ -146,54 +120,27 @@ class WatchLoop:
         if took_s > LONG_ROUND_S:
             self.ended.wait(min(REST * (took_s - LONG_ROUND_S), ROUND_S))
 
-    def _holds(self, epoch: int) -> bool:
-        """Return whether it leads, renewing the lease."""
+    def leads(self, epoch: int) -> bool:
+        """Return whether it goes on, renewing the lease."""
         now = time.monotonic()
+        if self.ended.is_set():
+            return False
         if now - self._renewed_at > RENEW_S:
             if not renew(NAME, epoch):
                 return False
             self._renewed_at = now
         return True
 
-    def _acts(self, steps: Sequence[Step], epoch: int) -> Iterator[Callable[[], None]]:
-        """Yield calls: stops first, forgets last, actions before recordings."""
-        due = [step for step in steps if isinstance(step, RuntimeAction) and self._is_due(step)]
-        marks = [build_stop_mark(action) for action in due if isinstance(action, Stop) and action.mark]
-        stale = {mark.uuid for mark in marks}
-        for some in in_batches(marks):
-            yield partial(_mark, some, epoch, stale)
-        due = sorted(
-            (action for action in due if action.uuid not in stale), key=lambda action: ACTIONS_QUEUE.index(type(action))
-        )
-        for at in range(0, len(due), AT_ONCE):
-            yield partial(self._send_actions, due[at : at + AT_ONCE], epoch)
-        for step in steps:
-            if isinstance(step, TaskProgress):
-                yield partial(record_progress, step, epoch)
-        for some in in_batches(step for step in steps if isinstance(step, TaskObserved)):
-            yield partial(self._record, some, epoch)
-
-    def _record(self, observations: Sequence[TaskObserved], epoch: int) -> None:
-        """Record observations except losses that a late cache explains."""
-        record_observations([each for each in observations if not self._is_behind(each)], epoch)
-
-    def _is_behind(self, step: TaskObserved) -> bool:
+    def is_behind(self, step: TaskObserved) -> bool:
         return step.seen is None and step.state == TaskState.LOST and self.view.is_there(step.uuid)
 
-    def _is_due(self, action: RuntimeAction) -> bool:
+    def is_due(self, action: RuntimeAction) -> bool:
         return time.monotonic() - self._handed.get(_key(action), float("-inf")) > AGAIN_S
 
-    def _send_actions(self, actions: Sequence[RuntimeAction], epoch: int) -> None:
+    def dispatch(self, actions: Sequence[RuntimeAction], epoch: int) -> None:
         """Dispatch actions. Stops carry the newest epoch: runtimes ignore one older than its task."""
         newest = newest_epoch() if any(isinstance(action, Stop) for action in actions) else epoch
-        self._send(
-            [
-                FencedAction(replace(action, mark=False), newest)
-                if isinstance(action, Stop)
-                else FencedAction(action, epoch)
-                for action in actions
-            ]
-        )
+        self._send([FencedAction(action, newest if isinstance(action, Stop) else epoch) for action in actions])
         self._handed |= dict.fromkeys(map(_key, actions), time.monotonic())
 
     def _forget_sent(self, steps: Iterable[Step]) -> None:
@@ -209,7 +156,7 @@ class WatchLoop:
                 for action in actions:
                     log.warning("%s is known to no row and never ran: %s", action.uuid, type(action).__name__)
                 for at in range(0, len(actions), AT_ONCE):
-                    self._send_actions(actions[at : at + AT_ONCE], epoch)
+                    self.dispatch(actions[at : at + AT_ONCE], epoch)
             except Unavailable as away:
                 log.warning("strangers are not looked for: %s", away)
 
@@ -219,10 +166,6 @@ class WatchLoop:
             self.view.tidy()
         except Unavailable as away:
             log.warning("nothing is tidied: %s", away)
-
-
-def _mark(marks: Sequence[TaskObserved], epoch: int, stale: set[str]) -> None:
-    stale -= record_observations(marks, epoch)
 
 
 def _key(step: RuntimeAction) -> tuple[str, str]:

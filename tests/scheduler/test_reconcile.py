@@ -28,7 +28,7 @@ from scheduler.reconcile.compare import (
     compare,
 )
 from scheduler.reconcile.observations import measure_lost_work
-from scheduler.reconcile.poll_loop import reconcile_once
+from scheduler.reconcile.round import Poller, reconcile_once
 from tests.fakes.runtime import FakeRuntime
 
 T = TaskState
@@ -222,7 +222,7 @@ def next_term() -> int:
 def test_starting_twice_runs_once(cast):
     job, runtime = placed(cast, gpu="1/4", run="sleep 5"), fake()
     for _ in range(3):
-        reconcile_once(runtime, next_term())
+        reconcile_once(Poller(runtime), next_term())
     assert len(runtime.starts) == 1
     assert job.newest_tasks.get().state in {TaskState.STARTING, TaskState.RUNNING, TaskState.ASSIGNED}
 
@@ -243,7 +243,7 @@ def test_a_task_above_its_slice_fails_with_the_agents_words(cast):
 
 def reconcile_until(runtime: FakeRuntime, job: Job, state: str) -> None:
     for _ in range(40):
-        reconcile_once(runtime, next_term())
+        reconcile_once(Poller(runtime), next_term())
         if job.newest_tasks.get().state == state:
             return
         runtime.advance(1)
@@ -253,7 +253,7 @@ def reconcile_until(runtime: FakeRuntime, job: Job, state: str) -> None:
 def test_a_lost_task_keeps_what_it_holds(cast):
     job = placed(cast, gpu="1/4", run="sleep 5")
     make.move(job.newest_tasks.get(), TaskState.RUNNING)
-    reconcile_once(fake(), next_term())  # a runtime that knows nothing of it
+    reconcile_once(Poller(fake()), next_term())  # a runtime that knows nothing of it
     assert job.newest_tasks.get().state == TaskState.LOST
     assert Holding.objects.live().count() == 2
 
@@ -266,12 +266,12 @@ def test_a_job_that_its_node_refuses_is_queued_again_a_few_times(cast, monkeypat
 
     monkeypatch.setattr(runtime, "start", refuse)
     for attempt in (1, 2, 3):
-        reconcile_once(runtime, next_term())
+        reconcile_once(Poller(runtime), next_term())
         job.refresh_from_db()
         assert (job.state, job.attempt) == (JobState.QUEUED, attempt + 1) and job.not_before is not None
         assert not Holding.objects.live().exists()
         make.start(job, state=TaskState.ASSIGNED)
-    reconcile_once(runtime, next_term())
+    reconcile_once(Poller(runtime), next_term())
     job.refresh_from_db()
     assert (job.state, job.reason) == (JobState.FAILED, "refused_by_node")
     assert job.newest_tasks.get().detail == "There is no node n1."
@@ -284,7 +284,7 @@ def test_a_start_that_the_engine_refuses_fails_in_its_own_words(cast, monkeypatc
         raise Rejected("no such shell")
 
     monkeypatch.setattr(runtime, "start", refuse)
-    reconcile_once(runtime, next_term())
+    reconcile_once(Poller(runtime), next_term())
     task = Task.objects.get(job=job)
     assert (task.reason, task.detail) == ("rejected_by_cluster", "no such shell")
     assert not Holding.objects.live().exists()
@@ -292,7 +292,7 @@ def test_a_start_that_the_engine_refuses_fails_in_its_own_words(cast, monkeypatc
 
 def test_the_writes_of_an_old_leader_change_nothing(cast):
     job, runtime = placed(cast, run="sleep 5"), fake()
-    reconcile_once(runtime, epoch=1)
+    reconcile_once(Poller(runtime), epoch=1)
     assert runtime.starts == [] and job.newest_tasks.get().state == TaskState.ASSIGNED
 
 
@@ -300,7 +300,7 @@ def test_a_stop_wish_before_the_start_leaves_a_tombstone(cast):
     job, runtime = placed(cast, run="sleep 5"), fake()
     Job.objects.filter(pk=job.pk).update(stop_requested_at="2026-01-01T00:00Z", stop_reason="stopped_by_user")
     for _ in range(2):
-        reconcile_once(runtime, next_term())
+        reconcile_once(Poller(runtime), next_term())
     job.refresh_from_db()
     assert (job.state, runtime.starts) == (JobState.CANCELLED, [])
 
@@ -312,7 +312,7 @@ def test_a_stop_that_is_refused_holds_up_nothing_behind_it(cast, monkeypatch):
         make.start(jobs[-1], state=T.ASSIGNED)
     stop_job(actor=cast.ada, job=jobs[0])
     monkeypatch.setattr(runtime, "stop", refuse)
-    reconcile_once(runtime, acquire("reconcile"))
+    reconcile_once(Poller(runtime), acquire("reconcile"))
     states = [Task.objects.get(job=job).state for job in jobs]
     assert states[0] == T.ASSIGNED and len(runtime.list_containers()) == 1
 

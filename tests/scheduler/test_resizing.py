@@ -11,7 +11,7 @@ from quotas.models import Holding, Quota
 from runtimes.contract.errors import Rejected, Unavailable
 from runtimes.contract.node import NodeView
 from scheduler.lease import acquire
-from scheduler.reconcile.poll_loop import reconcile_once
+from scheduler.reconcile.round import Poller, reconcile_once
 from tests.fakes.runtime import FakeRuntime
 
 pytestmark = pytest.mark.django_db
@@ -39,9 +39,9 @@ def running(person, runtime, epoch, *, gpu: str = "1/4"):
     job = make.job(person, run="sleep infinity", gpu=gpu, pool="dev", cpu="10m", memory="16MiB")
     (task,) = make.start(job, state=TaskState.ASSIGNED)
     for _ in range(3):
-        reconcile_once(runtime, epoch)
+        reconcile_once(Poller(runtime), epoch)
     runtime.use_memory(task.uuid.hex, CARD, task.cards[0]["memory_mib"], 100)
-    reconcile_once(runtime, epoch)
+    reconcile_once(Poller(runtime), epoch)
     job.refresh_from_db()
     assert job.state == "RUNNING"
     return job, task
@@ -64,7 +64,7 @@ def test_a_slice_grows(cast, runtime, epoch):
     job, task = running(cast.ada, runtime, epoch)
     resize_job(actor=cast.ada, job=job, gpu="1/2")
     assert held(task)[0] == QUARTER
-    reconcile_once(runtime, epoch)
+    reconcile_once(Poller(runtime), epoch)
     assert held(task) == (HALF, 50, 500) and limit(runtime, task) == HALF
     assert (task.resize["open"], task.resize["refused"]) == (False, None)
     verbs = Event.objects.filter(verb__startswith="resiz").order_by("id").values_list("verb", "actor")
@@ -75,7 +75,7 @@ def test_a_slice_grows(cast, runtime, epoch):
 def test_a_slice_shrinks_and_others_get_what_it_leaves(cast, runtime, epoch):
     job, task = running(cast.ada, runtime, epoch, gpu="3/4")
     resize_job(actor=cast.ada, job=job, gpu="1/4")
-    reconcile_once(runtime, epoch)
+    reconcile_once(Poller(runtime), epoch)
     assert held(task) == (QUARTER, 25, 250) and limit(runtime, task) == QUARTER
 
 
@@ -84,10 +84,10 @@ def test_the_account_grows_before_the_limit(cast, runtime, epoch):
     job, task = running(cast.ada, runtime, epoch)
     resize_job(actor=cast.ada, job=job, gpu="1/2")
     resize, runtime.resize = runtime.resize, away
-    reconcile_once(runtime, epoch)
+    reconcile_once(Poller(runtime), epoch)
     assert held(task)[0] == HALF and limit(runtime, task) == QUARTER and task.resize["open"]
     runtime.resize = resize
-    reconcile_once(runtime, epoch)
+    reconcile_once(Poller(runtime), epoch)
     assert held(task)[0] == HALF == limit(runtime, task) and not task.resize["open"]
 
 
@@ -97,9 +97,9 @@ def test_the_limit_shrinks_before_the_account(cast, runtime, epoch, monkeypatch)
     resize_job(actor=cast.ada, job=job, gpu="1/4")
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr("scheduler.reconcile.resizing.finish_resize", die)
-        reconcile_once(runtime, epoch)
+        reconcile_once(Poller(runtime), epoch)
     assert held(task)[0] == HALF and limit(runtime, task) == QUARTER
-    reconcile_once(runtime, epoch)
+    reconcile_once(Poller(runtime), epoch)
     assert held(task)[0] == QUARTER == limit(runtime, task)
 
 
@@ -108,7 +108,7 @@ def test_what_is_in_use_stays_and_the_history_says_why(cast, runtime, epoch):
     job, task = running(cast.ada, runtime, epoch, gpu="1/2")
     resize_job(actor=cast.ada, job=job, gpu="1/4")
     runtime.use_memory(task.uuid.hex, CARD, HALF, 9000)
-    reconcile_once(runtime, epoch)
+    reconcile_once(Poller(runtime), epoch)
     assert held(task)[0] == HALF == limit(runtime, task)
     assert "9000 MiB are in use" in Event.objects.get(verb="resize_refused").params["detail"]
 
@@ -117,12 +117,12 @@ def test_a_refused_growth_gives_the_account_back(cast, runtime, epoch):
     job, task = running(cast.ada, runtime, epoch)
     resize_job(actor=cast.ada, job=job, gpu="1/2")
     resize, runtime.resize = runtime.resize, away
-    reconcile_once(runtime, epoch)
+    reconcile_once(Poller(runtime), epoch)
     runtime.resize = refuse
-    reconcile_once(runtime, epoch)
+    reconcile_once(Poller(runtime), epoch)
     assert held(task) == (QUARTER, 25, 250) and task.resize["refused"] == {"kind": "runtime", "detail": "No."}
     runtime.resize = resize
-    reconcile_once(runtime, epoch)
+    reconcile_once(Poller(runtime), epoch)
     assert limit(runtime, task) == QUARTER
 
 
@@ -132,7 +132,7 @@ def test_two_that_were_both_told_there_is_room_never_exceed_the_card(cast, runti
     assert task.cards[0]["uuid"] == second.cards[0]["uuid"]
     for one in (job, other):
         resize_job(actor=cast.ada, job=one, gpu="2/3")
-    reconcile_once(runtime, epoch)
+    reconcile_once(Poller(runtime), epoch)
     sizes = sorted((held(task)[0], held(second)[0]))
     assert sizes == [QUARTER, 21674] and sum(sizes) <= cast.gpus[0].sellable_mib
     refused = Event.objects.get(verb="resize_refused")
@@ -143,7 +143,7 @@ def test_a_quota_counts_the_new_size(cast, runtime, epoch):
     job, task = running(cast.ada, runtime, epoch)
     Quota.objects.filter(team=job.team, pool=job.pool).update(gpu_milli_limit=400)
     resize_job(actor=cast.ada, job=job, gpu="1/2")
-    reconcile_once(runtime, epoch)
+    reconcile_once(Poller(runtime), epoch)
     assert held(task)[0] == QUARTER == limit(runtime, task)
     assert Event.objects.get(verb="resize_refused").params["kind"] == "team_limit"
 
@@ -153,7 +153,7 @@ def test_a_late_call_with_an_older_wish_changes_nothing(cast, runtime, epoch):
     job, task = running(cast.ada, runtime, epoch)
     for gpu in ("1/2", "1/8"):
         resize_job(actor=cast.ada, job=job, gpu=gpu)
-        reconcile_once(runtime, epoch)
+        reconcile_once(Poller(runtime), epoch)
     runtime.resize(task.uuid.hex, {CARD: HALF}, serial=1)
     assert held(task)[0] == 4063 == limit(runtime, task)
 
@@ -162,7 +162,7 @@ def test_a_task_that_ends_meanwhile_leaves_nothing(cast, runtime, epoch):
     job, task = running(cast.ada, runtime, epoch)
     resize_job(actor=cast.ada, job=job, gpu="1/2")
     runtime.finish(task.uuid.hex)
-    reconcile_once(runtime, epoch)
+    reconcile_once(Poller(runtime), epoch)
     assert not Holding.objects.live().filter(task=task.uuid).exists()
     assert Task.objects.get(pk=task.pk).state == TaskState.SUCCEEDED
 
