@@ -43,7 +43,7 @@ from scheduler.core.cycle import run_cycle  # noqa: E402
 from scheduler.core.model.types import Placement  # noqa: E402
 from scheduler.lease import lead  # noqa: E402
 from scheduler.loading import row_cache  # noqa: E402
-from scheduler.loading.change_detection import read_change_mark  # noqa: E402
+from scheduler.loading.row_cache import read_change_mark  # noqa: E402
 from scheduler.loading.snapshots import World, load_world  # noqa: E402
 
 GOAL_P99_MS = 500

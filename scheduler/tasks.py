@@ -20,8 +20,8 @@ from scheduler.core.cycle import run_cycle
 from scheduler.inventory.image_prepull import prepull_images
 from scheduler.inventory.nodes import record_inventory
 from scheduler.lease import lead, record_success, renew, renewing, take_hint
-from scheduler.loading.change_detection import ChangeMark, IdlePeriod, compute_idle_period, read_change_mark
-from scheduler.loading.row_cache import caching
+from scheduler.loading.change_detection import IdlePeriod, compute_idle_period
+from scheduler.loading.row_cache import ChangeMark, caching, read_change_mark
 from scheduler.loading.snapshots import load_world
 from scheduler.preview.start_forecasts import record_forecasts
 from scheduler.reconcile.actions import decode_action, run_actions

@@ -75,6 +75,7 @@ TESSERA_FILES = Path(env_text("TESSERA_FILES", str(TESSERA_STORAGE / "files")))
 # What a home and a team's folder may hold before uploads are refused. 0 = no limit.
 TESSERA_HOME_BYTES = env_int("TESSERA_HOME_BYTES", 20 * 10**9)
 TESSERA_TEAM_BYTES = env_int("TESSERA_TEAM_BYTES", 100 * 10**9)
+TESSERA_ROW_CACHE = env_bool("TESSERA_ROW_CACHE", True)  # 0: each cycle reads all rows anew
 TESSERA_PUBLIC_URL = env_text("TESSERA_PUBLIC_URL", "http://localhost:8470").rstrip("/")
 TESSERA_APPS_URL = env_apps_url("TESSERA_APPS_URL", TESSERA_PUBLIC_URL)
 TESSERA_EMBEDDED = env_bool("TESSERA_EMBEDDED")

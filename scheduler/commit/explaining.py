@@ -15,7 +15,7 @@ from scheduler.commit.steps import ExplainJobs
 from scheduler.core.model.types import Refusal
 from scheduler.lease import check_epoch
 from scheduler.loading.json_rows import seconds
-from scheduler.loading.row_cache import cached_columns, cached_rows, read_version
+from scheduler.loading.row_cache import ROW_VERSION, cached_columns, cached_rows, read_version
 
 REFRESH_REASONS_S = 15
 """Maximum age of numbers in a reason; new codes are written at once."""
@@ -26,14 +26,15 @@ MOST_REFRESHED = 1000
 MOST_MESSAGES = 50
 """Maximum number of jobs per cycle whose pages get a change message; others update later."""
 
-WRITE_REASONS = """
+VERSION = ROW_VERSION.format(table="jobs_job")
+WRITE_REASONS = f"""
 UPDATE jobs_job SET wait_reasons = told.row -> 2, wait_position = (told.row ->> 3)::int,
     wait_of = (told.row ->> 4)::int, explained_at = clock_timestamp()
 FROM jsonb_array_elements(%s::jsonb) AS told(row)
-WHERE jobs_job.id = (told.row ->> 0)::bigint AND jobs_job.xmin::text::bigint = (told.row ->> 1)::bigint
+WHERE jobs_job.id = (told.row ->> 0)::bigint AND {VERSION} = (told.row ->> 1)::bigint
     AND state = 'QUEUED'
-RETURNING jobs_job.id, jobs_job.xmin::text::bigint, extract(epoch FROM explained_at)::float
-"""
+RETURNING jobs_job.id, {VERSION}, extract(epoch FROM explained_at)::float
+"""  # noqa: S608 (a constant)
 
 
 class StoredReasons(NamedTuple):

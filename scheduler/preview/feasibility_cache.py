@@ -11,8 +11,8 @@ from functools import cache
 from django.db.models import BigIntegerField, Func
 
 from jobs.submit import Draft
-from scheduler.loading.change_detection import list_tables
 from scheduler.loading.json_rows import Statement, build_sums, load_sums
+from scheduler.loading.row_cache import ROW_VERSION, list_tables
 
 KEPT_S = 60.0
 REFRESH_S = 1.0
@@ -77,5 +77,5 @@ def _statement(*, machines: bool) -> Statement:
 
 def _version_of(table: str) -> Func:
     """Return a row version that differs for two writes of one transaction."""
-    version = f'("{table}".xmin::text::bigint << 24) + "{table}".cmin::text::bigint'
+    version = f'({ROW_VERSION.format(table=table)} << 24) + "{table}".cmin::text::bigint'
     return Func(template=version, output_field=BigIntegerField())

@@ -7,14 +7,12 @@ their holdings; no timer frees them.
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cache
 from typing import Any, NamedTuple
 
 from jobs.models import Task
 from jobs.states import TASK_FINAL, TaskState
 from runtimes.contract.container import ContainerView, GpuUse
-from scheduler.loading.json_rows import Statement, build_pairs
-from scheduler.loading.row_cache import TABLES, cached_rows, caching, read_versions
+from scheduler.loading.row_cache import cached_rows, caching, read_change_mark
 
 TOLD_PARTS = 100
 """GPU use is written in steps of this fraction (1/N) of a slice."""
@@ -255,13 +253,8 @@ def load_rows() -> list[TaskRow]:
 def load_holding_tasks() -> list[HeldTask]:
     """Load them through the row cache."""
     wish = ("job__stop_requested_at", "job__stop_reason")
-    with caching(read_versions(_holders())):
+    with caching(read_change_mark("holders")):
         return cached_rows("holders", _held_task, *HeldTask._fields[: -len(wish)], *wish)
-
-
-@cache
-def _holders() -> Statement:
-    return build_pairs({"holders": (TABLES["holders"][0](), TABLES["holders"][1])})
 
 
 def _held_task(uuid: str, *values: Any) -> HeldTask:

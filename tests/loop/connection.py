@@ -27,9 +27,8 @@ from jobs.models import Job
 from jobs.states import JobState
 from scheduler import lease
 from scheduler.commit import explaining
-from scheduler.loading import change_detection
+from scheduler.loading import row_cache
 from scheduler.models import Lease
-from scheduler.reconcile import compare
 
 
 def install(patch: pytest.MonkeyPatch, database: Database, dice: Random) -> None:
@@ -49,8 +48,8 @@ def install(patch: pytest.MonkeyPatch, database: Database, dice: Random) -> None
     for name, module in list(sys.modules.items()):
         if name.startswith("scheduler.") and getattr(module, "time", None) is time:
             patch.setattr(module, "time", clock)
-    for module, name in ((change_detection, "_statement"), (compare, "_holders")):
-        patch.setattr(module, name, getattr(module, name).__wrapped__)  # its cache would hold this model's queries
+    built = row_cache._build_statement.__wrapped__
+    patch.setattr(row_cache, "_build_statement", built)  # its cache would hold this model's queries
 
 
 def _away(*_: Any, **__: Any) -> None:

@@ -12,8 +12,7 @@ from scheduler.commit.explaining import explain_jobs, load_stored_reasons
 from scheduler.commit.steps import ExplainJobs
 from scheduler.core.model.types import Refusal
 from scheduler.lease import lead
-from scheduler.loading.change_detection import read_change_mark
-from scheduler.loading.row_cache import caching
+from scheduler.loading.row_cache import caching, read_change_mark
 from scheduler.loading.snapshots import load_queue
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -12,7 +12,8 @@ from events.bus import SYSTEM
 from jobs.states import JobState
 from scheduler.commit.starting import DoesNotFit, check_maintenance
 from scheduler.core.model.types import Plan
-from scheduler.loading.change_detection import LOOK_AGAIN_S, compute_idle_period, read_change_mark
+from scheduler.loading.change_detection import LOOK_AGAIN_S, compute_idle_period
+from scheduler.loading.row_cache import read_change_mark
 from scheduler.loading.snapshots import load_world
 from tests.scheduler.test_main_job import drive
 

@@ -1,6 +1,7 @@
 """What is remembered between two looks is what the rows say: a cycle with a memory sees the world of one without."""
 
 import random
+import time
 from datetime import timedelta
 
 import make
@@ -15,9 +16,10 @@ from jobs.models import Job, Task
 from jobs.states import JobState, TaskState
 from quotas.models import Holding, Quota
 from scheduler.commit.store import end_share, write_holdings
+from scheduler.core.cycle import run_cycle
+from scheduler.core.model.types import Plan, Policy
 from scheduler.loading import row_cache
-from scheduler.loading.change_detection import read_change_mark
-from scheduler.loading.row_cache import caching
+from scheduler.loading.row_cache import caching, read_change_mark
 from scheduler.loading.snapshots import World, load_world
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -67,7 +69,7 @@ def some_change(people: list, dice: random.Random) -> None:
     )
     if change == "submit":
         make.job(dice.choice(people), pool=dice.choice(("dev", "train")), gpu=1)
-    elif change == "start" and one and (free := Gpu.objects.filter(pool=one.pool, holdings__isnull=True).first()):
+    elif change == "start" and one and (free := free_card(one)):
         make.start(one, free, node=free.node)
     elif change == "end" and running.exists():
         make.end(running.order_by("?").first())
@@ -91,6 +93,10 @@ def some_change(people: list, dice: random.Random) -> None:
         Task.objects.filter(state=TaskState.RUNNING).update(checkpointed_at=timezone.now())
 
 
+def free_card(job: Job) -> Gpu | None:
+    return Gpu.objects.filter(pool=job.pool, holdings__isnull=True, healthy=True, node__state="READY").first()
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_after_any_changes_it_sees_the_world_of_one_that_remembers_nothing(people, seed):
     dice = random.Random(seed)
@@ -98,6 +104,33 @@ def test_after_any_changes_it_sees_the_world_of_one_that_remembers_nothing(peopl
         for _ in range(dice.randrange(3)):
             some_change(people, dice)
         assert picture(look()) == picture(load_world())
+
+
+def decide() -> tuple[Plan, World]:
+    with caching(read_change_mark()):
+        world = load_world()
+        return run_cycle(world.snapshot, Policy(), time.time(), world.cycle_memo), world
+
+
+def decisions(plan: Plan) -> dict:
+    """Without the numbers that are measured in seconds from now."""
+    waits = {job: [refusal.reason for refusal in refusals] for job, refusals in plan.refusals.items()}
+    starts = {(start.job, start.tasks) for start in plan.starts}
+    return {"starts": starts, "evictions": plan.evictions, "waits": waits, "positions": plan.positions}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_with_the_cache_off_cycles_decide_the_same(people, seed, settings):
+    dice = random.Random(100 + seed)
+    for _ in range(25):
+        for _ in range(dice.randrange(3)):
+            some_change(people, dice)
+        settings.TESSERA_ROW_CACHE = True
+        cached, world = decide()
+        settings.TESSERA_ROW_CACHE = False
+        anew, other = decide()
+        assert decisions(cached) == decisions(anew)
+        assert world.cycle_memo is not other.cycle_memo  # nothing is kept while it is off
 
 
 def test_a_row_that_stayed_is_the_same_object(people):
