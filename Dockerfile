@@ -26,7 +26,7 @@ ENV PATH=/opt/tessera/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbi
     DJANGO_SETTINGS_MODULE=config.settings TESSERA_STATIC_BUILT=1 TESSERA_DATA=/var/lib/tessera \
     TESSERA_SLICE=/usr/local/lib/tessera/slice
 
-# python3-venv is for the environment of notebooks, which notebooks.prepare makes where jobs run in this very image.
+# python3-venv is for the environment of notebooks, which notebooks.build_environment makes where jobs run in this very image.
 RUN apt-get update && apt-get install -y --no-install-recommends ca-certificates openssh-sftp-server python3-venv rsync \
     && rm -rf /var/lib/apt/lists/* \
     && groupadd --system --gid 990 tessera \

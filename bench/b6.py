@@ -25,7 +25,7 @@ from scheduler.simulation.history import SimulationHistory
 from scheduler.simulation.report import build_report, read_revision
 from scheduler.simulation.scenario import Scenario, simulate_scenario
 from scheduler.simulation.summary import summarize
-from scheduler.simulation.working_hours import HOUR_S
+from scheduler.simulation.working_week import HOUR_S
 
 WORKLOADS = ("backlog", "arrivals")
 EXACT = {"A": 160, "B": 368}

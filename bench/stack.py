@@ -200,7 +200,7 @@ def running_stack(
 
 @contextmanager
 def nothing_prepared(data: Path) -> Iterator[None]:
-    """As if another process were at it: the lock of `notebooks.prepare` is held."""
+    """As if another process were at it: the lock of `notebooks.build_environment` is held."""
     open_data(data)
     environment_home(data).mkdir(mode=0o755)
     with open(environment_home(data) / "lock", "wb") as lock:

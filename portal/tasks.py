@@ -21,7 +21,7 @@ from events.outgoing import claim_batches, record_try
 from jobs.time_limit_warning import warn_of_ends
 from portal.access.event_visibility import load_event_visibility
 from portal.wording.notices import view_notice
-from webhooks.delivery import drop_old_deliveries
+from webhooks.delivery_queue import drop_old_deliveries
 from webhooks.models import Delivery
 from webhooks.sender import send_webhooks
 

@@ -23,7 +23,7 @@ from scheduler.lease import lead, record_success, renew, renewing, take_hint
 from scheduler.loading.change_detection import IdlePeriod, compute_idle_period
 from scheduler.loading.row_cache import ChangeMark, caching, read_change_mark
 from scheduler.loading.snapshots import load_world
-from scheduler.preview.start_forecasts import record_forecasts
+from scheduler.preview.forecast_recorder import record_forecasts
 from scheduler.reconcile.actions import decode_action, run_actions
 from scheduler.reconcile.round import Poller, reconcile_once
 from scheduler.runtime import get_runtime

@@ -11,8 +11,8 @@ import sys
 import asyncssh
 
 from portal.gateway.ssh.channel_flow import Flow
-from portal.gateway.ssh.sftp import serve_sftp
-from portal.gateway.ssh.sftp_files import LOOP, TaskFiles
+from portal.gateway.ssh.task_files import LOOP, TaskFiles
+from portal.gateway.ssh.task_sftp import serve_sftp
 from tests.fakes.runtime import FakeAccess
 
 TASK = "a" * 32

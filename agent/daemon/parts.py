@@ -59,10 +59,10 @@ def build_reporter(
 
 
 def build_kubelet_cards(options: argparse.Namespace, prober: Prober) -> Any | None:
-    """Return KubeletCards, imported late: only it needs gRPC. Raises ImportError."""
+    """Return DevicePlugins, imported late: only it needs gRPC. Raises ImportError."""
     if options.kubelet is None:
         return None
-    cards = import_module("agent.kubelet.node").KubeletCards
+    cards = import_module("agent.kubelet.device_plugins").DevicePlugins
     home = install_library(options.slice, options.state / "slice", host.read_boot_id()) if options.slice else None
     vendor = [Path("/var/run/cdi"), Path("/etc/cdi")]
     places = options.state / "places.json"

@@ -14,7 +14,7 @@ from scheduler.simulation.history import (
     card_use_seconds,
     quantiles,
 )
-from scheduler.simulation.working_hours import DAY_S, HOUR_S, WEEK_S
+from scheduler.simulation.working_week import DAY_S, HOUR_S, WEEK_S
 
 TRAINING_LOAD = 0.90
 """Share of a card's compute that a training job uses alone."""

@@ -53,7 +53,7 @@ def shorten_text(text: str, max_length: int = 40) -> str:
 
 
 def kind_of(value: object) -> str:
-    """Return a key of `common.messages.KINDS`."""
+    """Return a key of `common.error_messages.KINDS`."""
     if value is None:
         return "nothing"
     kinds = ((bool, "true_or_false"), (int, "number"), (float, "number"), (str, "text"), (list, "list"), (dict, "map"))

@@ -15,8 +15,8 @@ from config.lifespan import Lifespan, ssh_gateway  # noqa: E402
 from jobs.task_access import get_access  # noqa: E402
 from portal.api.http.body_limit import BodyLimit  # noqa: E402
 from portal.gateway.http.gateway import Gateway  # noqa: E402
-from portal.gateway.routing import websocket_urls as terminal_urls  # noqa: E402
-from portal.live.routing import websocket_urls as live_urls  # noqa: E402
+from portal.gateway.websocket_urls import websocket_urls as terminal_urls  # noqa: E402
+from portal.live.websocket_urls import websocket_urls as live_urls  # noqa: E402
 
 FORM_BYTES = 1024 * 1024
 """What a form sends besides an uploaded code pack."""

@@ -137,7 +137,7 @@ TESSERA_SSH_HOST = env_text("TESSERA_SSH_HOST", "127.0.0.1")
 TESSERA_SSH_PORT = env_int("TESSERA_SSH_PORT", 0)
 
 # Functions that get new events in their transaction: the apps of these functions stand above events.
-TESSERA_EVENT_LISTENERS = ["webhooks.delivery.queue_deliveries"]
+TESSERA_EVENT_LISTENERS = ["webhooks.delivery_queue.queue_deliveries"]
 
 # Private networks that webhooks may reach, such as 10.20.0.0/16. Embedded, this machine: its users run programs here.
 LOOPBACK = "127.0.0.0/8,::1/128"

@@ -14,9 +14,9 @@ from django.utils import timezone
 
 from accounts.models import User
 from common.errors import Conflict, FieldError, InvalidInput, NameTaken, NotFound, PlatformError, QuotaExceeded
-from files.areas import FileArea, find_file_area
 from files.models import KEPT, Upload
 from files.usage import check_room
+from files.user_areas import FileArea, find_file_area
 from runtimes.storage.file_store import check_path
 
 log = logging.getLogger("tessera.files")

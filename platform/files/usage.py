@@ -12,8 +12,8 @@ from django.utils import timezone
 from accounts.models import Team, User
 from common.amounts import show_bytes
 from common.errors import Conflict, PlatformError
-from files.areas import FileArea
 from files.models import KEPT, PlaceUsage, Upload
+from files.user_areas import FileArea
 from runtimes.storage.areas import AreaId, get_area_path
 from runtimes.storage.file_store import measure_area
 

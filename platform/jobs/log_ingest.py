@@ -14,7 +14,7 @@ from cluster.models import Agent
 from common.errors import Unavailable
 from events.bus import hint, publish_row
 from jobs.models import BroughtLog, Task
-from runtimes.logs import LogStore
+from runtimes.log_store import LogStore
 
 log = logging.getLogger("tessera.logs")
 

@@ -65,7 +65,7 @@ def python_of(environment: Path) -> Path:
 
 
 def read_state(data: Path) -> EnvironmentState:
-    """Read this version's state as `notebooks.prepare` wrote it."""
+    """Read this version's state as `notebooks.build_environment` wrote it."""
     if (environment_path(data) / READY).exists():
         return {"state": READY, "step": "done", "detail": ""}
     try:

@@ -27,8 +27,8 @@ from common.errors import (
 )
 from common.locks import database_now, lock_rows
 from events.bus import record
-from files.areas import FileArea
 from files.usage import record_removal
+from files.user_areas import FileArea
 from jobs.control import stop_job
 from jobs.idempotency import find_answer, keep_answer
 from jobs.jobfile.spec import JobSpec, from_json, to_json

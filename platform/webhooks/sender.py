@@ -8,7 +8,7 @@ from django.db.models.functions import Now
 
 from common.egress import Answer, post_body
 from events.outgoing import AT_ONCE, record_try
-from webhooks.delivery import claim_deliveries, pause_webhook, resume_webhook
+from webhooks.delivery_queue import claim_deliveries, pause_webhook, resume_webhook
 from webhooks.models import Delivery
 from webhooks.services import disable_webhook, is_maker_allowed
 from webhooks.signing import build_request

@@ -15,7 +15,7 @@ from common.text import check_name
 from events.bus import SYSTEM, hint_sender, record
 from events.models import Event
 from events.notices import notify
-from webhooks.delivery import resume_webhook
+from webhooks.delivery_queue import resume_webhook
 from webhooks.models import Delivery, Webhook
 from webhooks.signing import secret_of
 

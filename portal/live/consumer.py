@@ -21,7 +21,7 @@ from portal.access.origin import comes_from_our_page
 from portal.error_pages import DATABASE_ERRORS
 from portal.live.log_tail import LogTail
 from portal.live.rights import read_rights, sees_task
-from runtimes.logs import LogStore
+from runtimes.log_store import LogStore
 
 log = logging.getLogger("tessera.live")
 

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from portal.live.rights import is_ended
-from runtimes.logs import LogStore
+from runtimes.log_store import LogStore
 
 POLL_S = 0.15
 ASK_EVERY = 10  # empty polls between checks for the task's end

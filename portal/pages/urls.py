@@ -5,19 +5,19 @@ from django.urls import path
 from portal.pages import apps, frame, home, images, terminal
 from portal.pages.account import notices, ssh_keys, webhooks
 from portal.pages.account import views as account
-from portal.pages.cluster import health_checks, queue, quota
+from portal.pages.cluster import installation_checks, queue, quota
 from portal.pages.cluster import views as cluster
 from portal.pages.files import views as files
 from portal.pages.jobs import submit
 from portal.pages.jobs import views as jobs
-from portal.pages.notebooks import starting
+from portal.pages.notebooks import start_progress
 from portal.pages.notebooks import views as notebooks
 
 urlpatterns = [
     path("", home.home, name="home"),
     path("jobs/", jobs.list_jobs, name="jobs"),
     path("jobs/new", submit.new_job, name="job_new"),
-    path("jobs/new/sync", submit.sync_panes, name="job_sync"),
+    path("jobs/new/sync", submit.sync_job_editor, name="job_sync"),
     path("j/<str:job_id>/", jobs.show_job, name="job"),
     path("j/<str:job_id>/stop", jobs.stop, name="job_stop"),
     path("j/<str:job_id>/retry", jobs.retry, name="job_retry"),
@@ -31,7 +31,7 @@ urlpatterns = [
     path("notebooks/new", notebooks.new_notebook, name="notebook_new"),
     path("notebooks/preset", notebooks.start_preset, name="notebook_preset"),
     path("n/<str:notebook_id>/", notebooks.show_notebook, name="notebook"),
-    path("n/<str:notebook_id>/open", starting.open_notebook, name="notebook_open"),
+    path("n/<str:notebook_id>/open", start_progress.open_notebook, name="notebook_open"),
     path("n/<str:notebook_id>/start", notebooks.start, name="notebook_start"),
     path("n/<str:notebook_id>/stop", notebooks.stop, name="notebook_stop"),
     path("n/<str:notebook_id>/change", notebooks.change, name="notebook_change"),
@@ -43,7 +43,7 @@ urlpatterns = [
     path("cluster/", cluster.show_cluster, name="cluster"),
     path("cluster/gpus/", cluster.show_gpu_map, name="gpu_map"),
     path("cluster/images/", images.list_images, name="images"),
-    path("cluster/checks/", health_checks.show_checks, name="checks"),
+    path("cluster/checks/", installation_checks.show_checks, name="checks"),
     path("nodes/<str:name>/", cluster.show_node, name="node"),
     path("quota/", quota.show_quota, name="quota"),
     path("files/", files.show_home, name="files"),

@@ -2,31 +2,31 @@
 
 from django.utils.translation import gettext_lazy as _
 
-import accounts.messages
-import cluster.messages
-import common.messages
-import files.messages
-import images.messages
-import jobs.jobfile.messages
-import jobs.messages
-import notebooks.messages
-import quotas.messages
-import runtimes.storage.messages
-import webhooks.messages
+import accounts.error_messages
+import cluster.error_messages
+import common.error_messages
+import files.error_messages
+import images.error_messages
+import jobs.error_messages
+import jobs.jobfile.error_messages
+import notebooks.error_messages
+import quotas.error_messages
+import runtimes.storage.error_messages
+import webhooks.error_messages
+from common.error_messages import format_error, format_field
 from common.errors import FieldError, PlatformError
-from common.messages import format_error, format_field
 
 FIELD_MESSAGES = {
-    **common.messages.FIELD_MESSAGES,
-    **runtimes.storage.messages.FIELD_MESSAGES,
-    **accounts.messages.FIELD_MESSAGES,
-    **webhooks.messages.FIELD_MESSAGES,
-    **cluster.messages.FIELD_MESSAGES,
-    **quotas.messages.FIELD_MESSAGES,
-    **images.messages.FIELD_MESSAGES,
-    **jobs.jobfile.messages.FIELD_MESSAGES,
-    **jobs.messages.FIELD_MESSAGES,
-    **notebooks.messages.FIELD_MESSAGES,
+    **common.error_messages.FIELD_MESSAGES,
+    **runtimes.storage.error_messages.FIELD_MESSAGES,
+    **accounts.error_messages.FIELD_MESSAGES,
+    **webhooks.error_messages.FIELD_MESSAGES,
+    **cluster.error_messages.FIELD_MESSAGES,
+    **quotas.error_messages.FIELD_MESSAGES,
+    **images.error_messages.FIELD_MESSAGES,
+    **jobs.jobfile.error_messages.FIELD_MESSAGES,
+    **jobs.error_messages.FIELD_MESSAGES,
+    **notebooks.error_messages.FIELD_MESSAGES,
     "bad_cards": _(
         "“%(got)s” is not a valid number of cards. Use a number such as 2 or 1.5, or a fraction such as 1/4."
     ),
@@ -38,13 +38,13 @@ FIELD_MESSAGES = {
     "unknown_node": _("There is no machine “%(node)s”. Choose one of: %(known)s."),
 }
 ERROR_MESSAGES = {
-    **common.messages.ERROR_MESSAGES,
-    **runtimes.storage.messages.ERROR_MESSAGES,
-    **webhooks.messages.ERROR_MESSAGES,
-    **cluster.messages.ERROR_MESSAGES,
-    **files.messages.ERROR_MESSAGES,
-    **jobs.messages.ERROR_MESSAGES,
-    **notebooks.messages.ERROR_MESSAGES,
+    **common.error_messages.ERROR_MESSAGES,
+    **runtimes.storage.error_messages.ERROR_MESSAGES,
+    **webhooks.error_messages.ERROR_MESSAGES,
+    **cluster.error_messages.ERROR_MESSAGES,
+    **files.error_messages.ERROR_MESSAGES,
+    **jobs.error_messages.ERROR_MESSAGES,
+    **notebooks.error_messages.ERROR_MESSAGES,
     "bad_agent_key": _(
         "This agent key is unknown or was revoked. Ask an administrator for an enrolment token, and enrol again."
     ),

@@ -5,10 +5,10 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from common.amounts import show_bytes
-from common.messages import fill_gaps
+from common.error_messages import fill_gaps
 from common.resources import show_duration, show_memory
 from events.models import Event
-from jobs.messages import describe_resize_refusal
+from jobs.reason_messages import describe_resize_refusal
 from jobs.states import JobState, TaskState
 
 # Recorded by portal.access.task_access.

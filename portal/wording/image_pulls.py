@@ -9,8 +9,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from common.resources import show_duration
-from jobs.messages import end_hint
 from jobs.models import Job, Task
+from jobs.reason_messages import end_hint
 from jobs.states import TaskState
 
 HINTS = (

@@ -11,9 +11,9 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from common.messages import fill_gaps
+from common.error_messages import fill_gaps
 from events.models import Notice
-from jobs.messages import describe_end, end_hint
+from jobs.reason_messages import describe_end, end_hint
 
 # Labels in the settings.
 KIND_LABELS: dict[str, str | Promise] = {

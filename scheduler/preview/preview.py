@@ -15,20 +15,25 @@ from jobs.submit import Draft, build_gang, choose_pool
 from quotas.models import Quota
 from runtimes.contract.runtime import Finding
 from scheduler.core.cycle import run_cycle
-from scheduler.core.forecast.levers import find_levers, keep_first_in_line, replace_waiting, suggest_run_times
+from scheduler.core.forecast.start_suggestions import (
+    find_helpful_changes,
+    keep_first_in_line,
+    replace_waiting,
+    suggest_run_times,
+)
 from scheduler.core.model.snapshot import Snapshot
 from scheduler.core.model.types import Plan, WaitingJob
 from scheduler.core.queueing.maintenance import find_nodes_in_maintenance
-from scheduler.health.health_checks import run_health_checks
+from scheduler.health.installation_checks import run_installation_checks
 from scheduler.loading.cache_locations import list_content_keys
 from scheduler.loading.snapshots import World, load_world
 from scheduler.models import Lease
 from scheduler.preview.capabilities import runtime_has_containers
 from scheduler.preview.draft_checks import build_waiting_job, check_draft
 from scheduler.preview.feasibility_cache import check_once
-from scheduler.preview.start_forecasts import FIRST, build_forecast, load_calibration, load_run_times
+from scheduler.preview.forecast_recorder import FIRST, build_forecast, load_calibration, load_run_times
+from scheduler.preview.spec_changes import Change, list_change_families, time_change
 from scheduler.preview.stored_forecasts import StoredForecast
-from scheduler.preview.suggestions import Change, list_change_families, time_change
 
 LEVERS_S = 2.0
 """Processor seconds for finding what would help a job; slow machines try fewer changes."""
@@ -127,7 +132,7 @@ class PlanAnswer:
 
 def list_pool_faults() -> list[Finding]:
     """Return the doctor's findings, without probes."""
-    return run_health_checks()
+    return run_installation_checks()
 
 
 def check_possible(draft: Draft) -> None:
@@ -249,7 +254,7 @@ def _forecast(job: WaitingJob, plan: Plan, world: World, now: float, families: F
     if job.held:
         return JobForecast()
     began = time.thread_time()
-    found = find_levers(
+    found = find_helpful_changes(
         keep_first_in_line(world.snapshot, plan, FIRST),
         world.policy,
         now,

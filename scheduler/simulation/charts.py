@@ -19,7 +19,7 @@ from scheduler.simulation.svg import (
     vertical_scale,
     wrap_svg,
 )
-from scheduler.simulation.working_hours import DAY_S, HOUR_S, WEEK_S
+from scheduler.simulation.working_week import DAY_S, HOUR_S, WEEK_S
 
 HEIGHT, ROW, TOP_OF_GANTT = 260, 16, 6
 MAX_POINTS = 900

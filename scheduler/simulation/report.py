@@ -9,7 +9,7 @@ from scheduler.simulation.history import SimulationHistory
 from scheduler.simulation.scenario import Scenario
 from scheduler.simulation.summary import ALL_TEAMS
 from scheduler.simulation.svg import pick_colour
-from scheduler.simulation.working_hours import HOUR_S
+from scheduler.simulation.working_week import HOUR_S
 
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #1d1d1f; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }

@@ -7,7 +7,7 @@ from scheduler.core.forecast.simulate import Simulation, SimulationRules
 from scheduler.core.model.types import LendingWindow, MaintenanceWindow, Policy, WaitingJob
 from scheduler.simulation.cluster import SimulatedCluster, build_snapshot
 from scheduler.simulation.history import SimulationHistory, record_simulation
-from scheduler.simulation.working_hours import WorkingDay
+from scheduler.simulation.working_week import WorkingDay
 
 
 @dataclass(frozen=True)

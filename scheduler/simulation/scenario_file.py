@@ -16,7 +16,7 @@ from scheduler.core.model.types import MaintenanceWindow, Policy, Role, WaitingJ
 from scheduler.simulation.cluster import SimulatedCluster, SimulatedNode, SimulatedTeam
 from scheduler.simulation.scenario import Scenario
 from scheduler.simulation.trace_csv import PRIORITIES, JobRequest, load_trace_jobs
-from scheduler.simulation.working_hours import DAY_S, HOUR_S, WorkingDay, build_lending_windows
+from scheduler.simulation.working_week import DAY_S, HOUR_S, WorkingDay, build_lending_windows
 
 SCENARIO_HELP = """
 A scenario, all times counted from Monday 00:00:

@@ -12,7 +12,7 @@ from scheduler.simulation.history import (
     quantiles,
 )
 from scheduler.simulation.scenario import Scenario
-from scheduler.simulation.working_hours import HOUR_S
+from scheduler.simulation.working_week import HOUR_S
 
 ALL_TEAMS = "all"
 

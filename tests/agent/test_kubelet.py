@@ -14,8 +14,8 @@ from google.protobuf.message import DecodeError
 
 from agent.gpu.cards import Card, Cards
 from agent.kubelet import cdi
-from agent.kubelet.node import CUT_SINCE, GONE, NO_TOOLKIT, NOT_KNOWN, KubeletCards
-from agent.kubelet.plugin import read_allocate_request
+from agent.kubelet.device_plugin import read_allocate_request
+from agent.kubelet.device_plugins import CUT_SINCE, GONE, NO_TOOLKIT, NOT_KNOWN, DevicePlugins
 from agent.kubelet.units import count_units, resource_name
 
 
@@ -54,10 +54,10 @@ def kubelet(sockets):
 def make_node(sockets, tmp_path):
     made = []
 
-    def make(known=KNOWN, **options) -> KubeletCards:
+    def make(known=KNOWN, **options) -> DevicePlugins:
         places = tmp_path / "places.json"
         places.write_text(json.dumps(known))
-        made.append(KubeletCards(sockets, tmp_path / "cdi", places, **{"simulated": True, **options}))
+        made.append(DevicePlugins(sockets, tmp_path / "cdi", places, **{"simulated": True, **options}))
         made[-1].start()
         return made[-1]
 

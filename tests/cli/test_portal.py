@@ -13,7 +13,7 @@ from cli.http.credentials import config_file
 from jobs.models import CodePack, Job
 from jobs.states import TaskState
 from quotas.models import UserLimit
-from runtimes.logs import LogStore
+from runtimes.log_store import LogStore
 
 LOG = b"epoch 1\n\x1b[32mdone\x1b[0m\n"
 

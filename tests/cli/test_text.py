@@ -3,7 +3,7 @@
 import pytest
 from cli_server import a_job, ended
 
-from cli.commands.jobs import COLUMNS, OWNER, _row
+from cli.commands.job_status import COLUMNS, OWNER, _row
 from cli.output.cells import duration, gpus, next_of, now, waited_or_ran, where
 from cli.output.table import lay_out
 from cli.output.text import LogText, cut, plain, width

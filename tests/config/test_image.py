@@ -14,7 +14,7 @@ from runtimes import slice_library
 
 ROOT = Path(__file__).parents[2]
 ASK = """
-import config.asgi, config.celery, notebooks.prepare
+import config.asgi, config.celery, notebooks.build_environment
 from django.core.management import call_command
 from portal.api.about import describe, read_version
 
@@ -81,7 +81,7 @@ def test_a_service_takes_each_queue_and_prepares_notebooks():
     beat = (ROOT / "platform/config/celery.py").read_text()
     for queue in set(re.findall(r'"queue": "(\w+)"', beat)):
         assert any(re.search(rf"-Q \S*\b{queue}\b", command) for command in commands), queue
-    assert any("notebooks.prepare" in command for command in commands)
+    assert any("notebooks.build_environment" in command for command in commands)
 
 
 def test_compose_tells_which_of_the_processes_is_stuck():

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from worlds import wants, world
 
 from scheduler.core.cycle import run_cycle
-from scheduler.core.forecast.levers import suggest_run_times
 from scheduler.core.forecast.simulate import Simulation
+from scheduler.core.forecast.start_suggestions import suggest_run_times
 from scheduler.core.model.types import Eviction, MaintenanceWindow, Policy
 from scheduler.core.queueing.maintenance import find_nodes_in_maintenance
 from tests.core.test_properties import NOW, worlds

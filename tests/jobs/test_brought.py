@@ -11,7 +11,7 @@ from cluster.models import Agent
 from jobs.log_ingest import Piece, get_log_pace, store_pieces
 from jobs.models import BroughtLog, Task
 from jobs.states import TaskState
-from runtimes.logs import LogStore
+from runtimes.log_store import LogStore
 
 pytestmark = pytest.mark.django_db
 

@@ -9,7 +9,7 @@ import make
 import pytest
 
 from jobs.models import Job, JobKind
-from notebooks import prepare
+from notebooks import build_environment
 from notebooks.environment import READY, environment_path, read_state
 from notebooks.models import Notebook
 from notebooks.services import create_notebook, start_notebook
@@ -36,7 +36,7 @@ def test_jupyterlab_answers_inside_its_task(settings, place, monkeypatch):
     for path in options.values():
         path.mkdir(mode=0o711)
     (place / "data/notebook-environment").mkdir(mode=0o755)
-    assert prepare.prepare_environment(settings.TESSERA_DATA) == 0
+    assert build_environment.prepare_environment(settings.TESSERA_DATA) == 0
     assert (environment_path(settings.TESSERA_DATA) / READY).exists()
     assert read_state(settings.TESSERA_DATA)["step"] == "done"
     named = {f"{name}_dir": path for name, path in options.items()}

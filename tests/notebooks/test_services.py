@@ -13,7 +13,7 @@ from django.utils import timezone
 from common.errors import Conflict, InvalidInput, NameTaken, NotPermitted, QuotaExceeded, Unavailable
 from events.bus import SYSTEM, record
 from events.models import Event, Notice
-from files.areas import find_file_area
+from files.user_areas import find_file_area
 from jobs.models import Job, JobKind, Task
 from jobs.states import TaskState
 from notebooks.environment import READY, environment_path

@@ -14,7 +14,7 @@ from playwright.sync_api import expect
 from cluster.models import Agent
 from jobs.models import BroughtLog
 from jobs.states import TaskState
-from runtimes.logs import LogStore
+from runtimes.log_store import LogStore
 from tests.web_process import browsing, elsewhere, running_web
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]

@@ -25,7 +25,7 @@ def words_of(code, pointer="/gpu", **params):
 
 def tables_of(name):
     """The table of this name of each app, by the app's path."""
-    paths = sorted(PLATFORM.rglob("messages.py"))
+    paths = sorted(PLATFORM.rglob("error_messages.py"))
     modules = {
         path: importlib.import_module(".".join(path.relative_to(PLATFORM).with_suffix("").parts)) for path in paths
     }

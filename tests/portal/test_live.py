@@ -21,8 +21,8 @@ from accounts.models import Membership, User
 from events.bus import SYSTEM, record
 from jobs.states import TaskState
 from portal.live import consumer, log_tail
-from portal.live.routing import websocket_urls
-from runtimes.logs import LogStore
+from portal.live.websocket_urls import websocket_urls
+from runtimes.log_store import LogStore
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -6,8 +6,8 @@ import make
 import pytest
 from django.utils import timezone
 
-from jobs.messages import end_hint
 from jobs.models import Job, Task
+from jobs.reason_messages import end_hint
 from jobs.states import TaskState
 from portal.wording.image_pulls import job_hint, pull_hint, start_sentence
 

@@ -6,7 +6,7 @@ import make
 import pytest
 
 from jobs.models import Job
-from portal.access.visibility import active_rows, gpu_slices, node_views, queue_rows
+from portal.access.redacted_rows import active_rows, gpu_slices, node_views, queue_rows
 
 pytestmark = pytest.mark.django_db
 

@@ -17,8 +17,8 @@ from django.utils import timezone
 
 from accounts.models import User
 from jobs.task_access import derive_task_secret
-from portal.gateway.routing import websocket_urls as terminal_urls
-from portal.live.routing import websocket_urls as live_urls
+from portal.gateway.websocket_urls import websocket_urls as terminal_urls
+from portal.live.websocket_urls import websocket_urls as live_urls
 
 URLS = [*live_urls, *terminal_urls]
 WHO = ("visitor", "stranger", "lead", "suspended", "token", "job token")

@@ -17,8 +17,8 @@ from django.utils import timezone
 from accounts.models import Membership, User
 from events.models import Event
 from jobs.states import TaskState
-from portal.gateway.routing import websocket_urls
 from portal.gateway.terminal import shells, terminal
+from portal.gateway.websocket_urls import websocket_urls
 from tests.pty_access import PtyAccess
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -4,7 +4,7 @@ import make
 import pytest
 
 from common.errors import InvalidInput
-from jobs.messages import describe_wait
+from jobs.reason_messages import describe_wait
 from portal.wording.errors import describe_field_error
 from quotas.models import Quota
 from quotas.services import save_quota

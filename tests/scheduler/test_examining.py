@@ -1,4 +1,4 @@
-"""What the doctor says of the platform itself. Of a cluster: tests/runtimes/kubernetes/test_health_checks.py."""
+"""What the doctor says of the platform itself. Of a cluster: tests/runtimes/kubernetes/test_installation_checks.py."""
 
 import json
 from datetime import timedelta
@@ -8,21 +8,21 @@ from django.core.management import CommandError, call_command
 from django.utils import timezone
 
 from cluster.models import Agent
-from scheduler.health import health_checks
+from scheduler.health import installation_checks
 from scheduler.models import Lease
 from tests import make
 
 pytestmark = pytest.mark.django_db
 
 
-def found() -> dict[str, health_checks.Finding]:
-    return {one.about: one for one in health_checks.run_health_checks()}
+def found() -> dict[str, installation_checks.Finding]:
+    return {one.about: one for one in installation_checks.run_installation_checks()}
 
 
 @pytest.fixture
 def rounds():
     """Both loops have just gone round."""
-    for name in health_checks.LOOPS:
+    for name in installation_checks.LOOPS:
         Lease.objects.create(name=name, last_ok_at=timezone.now())
 
 

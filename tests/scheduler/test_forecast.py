@@ -9,7 +9,7 @@ from django.utils import timezone
 from jobs.models import Job
 from jobs.states import TaskState
 from scheduler.models import Forecast
-from scheduler.preview.start_forecasts import load_run_times, record_forecasts
+from scheduler.preview.forecast_recorder import load_run_times, record_forecasts
 from scheduler.preview.stored_forecasts import Coverage, load_forecasts, measure_coverage
 
 pytestmark = pytest.mark.django_db

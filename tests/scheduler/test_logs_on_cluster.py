@@ -21,7 +21,7 @@ from jobs.models import BroughtLog, Task
 from jobs.states import TASK_FINAL, TaskState
 from runtimes.kubernetes.pods import names
 from runtimes.kubernetes.watch.reflectors import ClusterView
-from runtimes.logs import LogStore
+from runtimes.log_store import LogStore
 from scheduler import tasks
 from scheduler.lease import acquire
 from scheduler.reconcile.actions import encode_action

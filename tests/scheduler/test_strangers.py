@@ -15,7 +15,7 @@ from jobs.states import TaskState
 from runtimes.contract.container import ContainerView
 from runtimes.contract.node import NodeView
 from runtimes.contract.task import TaskSpec
-from scheduler.health import health_checks
+from scheduler.health import installation_checks
 from scheduler.management.commands import strangers as command
 from scheduler.reconcile.actions import decode_action, encode_action, run_actions
 from scheduler.reconcile.compare import Forget, Stop
@@ -38,7 +38,7 @@ def waiting(uuid: str = "a" * 32) -> ContainerView:
 @pytest.fixture
 def runtime(monkeypatch):
     runtime = FakeRuntime([NODE])
-    for module in (command, health_checks):
+    for module in (command, installation_checks):
         monkeypatch.setattr(module, "get_runtime", lambda: runtime)
     return runtime
 
@@ -100,10 +100,10 @@ def test_the_watch_removes_it_and_nothing_else(db, monkeypatch):
 
 
 def test_the_doctor_names_it_with_the_remedy(runtime):
-    assert "strangers" not in {one.about for one in health_checks.run_health_checks()}
+    assert "strangers" not in {one.about for one in installation_checks.run_installation_checks()}
     one = spec()
     runtime.start(one)
-    found = {one.about: one for one in health_checks.run_health_checks()}["strangers"]
+    found = {one.about: one for one in installation_checks.run_installation_checks()}["strangers"]
     assert found.tone == "bad" and f"{one.uuid} on n1" in found.words and "manage.py strangers" in found.remedy
 
 

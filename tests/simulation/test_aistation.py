@@ -19,7 +19,7 @@ from bench.replays.aistation import (
 from bench.replays.aistation_figures import compute_metrics
 from bench.shared.rows import DATA
 from scheduler.simulation.scenario import simulate_scenario
-from scheduler.simulation.working_hours import DAY_S, HOUR_S
+from scheduler.simulation.working_week import DAY_S, HOUR_S
 
 FOLDER = DATA / "aistation"
 CASE = {case.name: case for case in CASES}

@@ -15,7 +15,7 @@ from scheduler.simulation.report import read_revision
 from scheduler.simulation.scenario import simulate_scenario
 from scheduler.simulation.scenario_file import SCENARIO_HELP, load_scenario
 from scheduler.simulation.trace_csv import load_trace_jobs
-from scheduler.simulation.working_hours import HOUR_S
+from scheduler.simulation.working_week import HOUR_S
 
 SCENARIO = """
 name: Two <teams>

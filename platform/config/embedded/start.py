@@ -259,7 +259,7 @@ class Platform:
         return self.start_command(str(ROOT / "manage.py"), "follow_job", "-", stdin=subprocess.PIPE)
 
     def start_preparer(self) -> subprocess.Popen:
-        return self.start_command("-m", "notebooks.prepare", str(self.data))
+        return self.start_command("-m", "notebooks.build_environment", str(self.data))
 
     def tend_forever(self) -> int:
         while True:

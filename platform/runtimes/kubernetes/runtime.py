@@ -34,7 +34,7 @@ from runtimes.kubernetes.pods.manifest import InstallConfig, build_pod, build_to
 from runtimes.kubernetes.pods.volumes import prepare_files, read_storage
 from runtimes.kubernetes.watch.image_pulls import ImagePulls
 from runtimes.kubernetes.watch.log_fallback import fetch_log
-from runtimes.logs import LogStore
+from runtimes.log_store import LogStore
 
 log = logging.getLogger("tessera.kubernetes")
 
@@ -59,7 +59,7 @@ class KubernetesRuntime:
         "kubernetes",
         view="runtimes.kubernetes.watch.reflectors.ClusterView",
         own_addresses=True,
-        examine="runtimes.kubernetes.cluster.health_checks.examine",
+        examine="runtimes.kubernetes.cluster.installation_checks.examine",
         belongings="runtimes.kubernetes.cluster.uninstall.ClusterBelongings",
     )
 

@@ -34,7 +34,7 @@ def build_plan(
     gpu_slice: dict | None = None,
     mps: dict | None = None,
 ) -> dict:
-    """Return spec.json's content. gpu_slice: from slices.make_slice. mps: from ComputeSharing.of_task."""
+    """Return spec.json's content. gpu_slice: from slices.make_slice_directory. mps: from ComputeSharing.of_task."""
     config, isolation = node.config, node.isolation
     seen_at = str(config.run_dir / "task") if isolation.namespaces else scratch
     work = os.path.join(seen_at, "work")

@@ -23,7 +23,7 @@ from runtimes.local.node.data_locations import DataLocations
 from runtimes.local.node.machine import Machine
 from runtimes.local.task_views import TaskViews, record_end
 from runtimes.local.taskdir import TaskDir, build_exit_record, get_task_dir, list_tasks
-from runtimes.logs import LogStore
+from runtimes.log_store import LogStore
 from runtimes.storage.file_lock import hold_file_lock
 
 

@@ -1,4 +1,4 @@
-"""API of nodes, cards, queue and free capacity, masked by portal.access.visibility."""
+"""API of nodes, cards, queue and free capacity, masked by portal.access.redacted_rows."""
 
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
@@ -6,7 +6,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from common.errors import NotFound
-from portal.access.visibility import active_rows, gpu_slices, node_views, queue_rows
+from portal.access.redacted_rows import active_rows, gpu_slices, node_views, queue_rows
 from portal.api.cluster.shapes import GpuShape, NodeShape, QueueShape, RoomShape
 from portal.api.http.lists import FieldsQuery, all_of, list_of
 from portal.api.view import ApiView, read_query

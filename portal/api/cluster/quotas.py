@@ -11,7 +11,7 @@ from accounts.models import User
 from common.resources import show_cpu, show_gpu, show_memory
 from jobs.models import Job
 from jobs.states import JOB_ACTIVE
-from portal.access.visibility import team_ids_in_sight
+from portal.access.redacted_rows import team_ids_in_sight
 from portal.api.http.fields import Amount, amount
 from portal.api.view import ApiView
 from quotas.models import RESOURCES, Holding, Quota, UserLimit, add_amounts, list_subtree, load_parents

@@ -1,4 +1,4 @@
-"""Nodes, cards, pools and queue as JSON. Masked rows of portal.access.visibility stay masked."""
+"""Nodes, cards, pools and queue as JSON. Masked rows of portal.access.redacted_rows stay masked."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,7 +10,7 @@ from rest_framework import serializers
 from cluster.capacity import pool_total
 from cluster.models import Arrangement, Gpu, Pool
 from common.resources import show_cpu, show_gpu, show_memory
-from portal.access.visibility import QueueRow, RowVisibility
+from portal.access.redacted_rows import QueueRow, RedactedRow
 from portal.api.http.fields import (
     Amount,
     AmountField,
@@ -40,16 +40,16 @@ class WhoseShape(serializers.Serializer):
     owner = serializers.SerializerMethodField()
     expected_end_at = serializers.DateTimeField(allow_null=True)
 
-    def get_team(self, row: RowVisibility) -> str | None:
+    def get_team(self, row: RedactedRow) -> str | None:
         return row.team or None
 
-    def get_job(self, row: RowVisibility) -> str | None:
+    def get_job(self, row: RedactedRow) -> str | None:
         return row.job_id if row.full else None
 
-    def get_name(self, row: RowVisibility) -> str | None:
+    def get_name(self, row: RedactedRow) -> str | None:
         return row.name if row.full else None
 
-    def get_owner(self, row: RowVisibility) -> str | None:
+    def get_owner(self, row: RedactedRow) -> str | None:
         return row.owner if row.full else None
 
 

@@ -22,7 +22,7 @@ from rest_framework.request import Request
 from accounts.models import ApiToken
 from common.errors import NotPermitted, TooManyRequests
 from events.models import Event
-from jobs.messages import describe_end
+from jobs.reason_messages import describe_end
 from portal.access.event_visibility import EventVisibility, load_event_visibility
 from portal.api.events.hub import BATCH, Encoded, Stream, admit, encode, list_events, the_hub
 from portal.api.view import MAX_ID, ApiView, read_query

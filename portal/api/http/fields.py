@@ -14,8 +14,8 @@ from cluster.models import NodeState, Pool
 from common.errors import FieldError, InvalidInput
 from common.resources import show_place
 from common.text import shorten_text
-from jobs.messages import describe_wait
 from jobs.models import Priority
+from jobs.reason_messages import describe_wait
 from jobs.states import JobState, TaskState
 
 

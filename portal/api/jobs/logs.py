@@ -18,7 +18,7 @@ from common.errors import FieldError, InvalidInput, NotFound
 from jobs.models import Job, Task
 from portal.api.jobs.jobs import find_job
 from portal.api.view import MAX_ID, ApiView, read_query
-from runtimes.logs import READ_LIMIT, LogStore
+from runtimes.log_store import READ_LIMIT, LogStore
 
 POLL_S = 0.15
 ASK_EVERY_S = 1.0

@@ -8,10 +8,10 @@ from rest_framework import serializers
 from common.resources import show_cpu, show_duration, show_memory
 from events.models import Event
 from jobs.jobfile.description import ENDS_JOB
-from jobs.messages import describe_end, describe_resize_refusal
 from jobs.models import Job, Priority, Task
+from jobs.reason_messages import describe_end, describe_resize_refusal
 from jobs.states import JobState
-from portal.access.visibility import expected_end
+from portal.access.redacted_rows import expected_end
 from portal.api.http.fields import (
     Amount,
     AmountField,

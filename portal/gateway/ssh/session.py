@@ -14,8 +14,8 @@ from django.utils import translation
 from common.errors import PlatformError
 from portal.access.task_access import LOGIN_SHELL, TaskAccess
 from portal.gateway.ssh.channel_flow import Flow
-from portal.gateway.ssh.sftp import serve_sftp
-from portal.gateway.ssh.sftp_files import LOOP, TaskFiles
+from portal.gateway.ssh.task_files import LOOP, TaskFiles
+from portal.gateway.ssh.task_sftp import serve_sftp
 from portal.wording.errors import describe_error
 from runtimes.contract.access import PtySize, Session
 from runtimes.contract.errors import Rejected, Unavailable

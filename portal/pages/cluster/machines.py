@@ -15,7 +15,7 @@ from accounts.models import Team
 from cluster.models import Maintenance, NodeState
 from common.resources import parse_gpu, rank_of, show_gpu, show_memory, slice_of
 from jobs.states import TaskState
-from portal.access.visibility import CardView, NodeView, SliceView
+from portal.access.redacted_rows import CardView, NodeView, SliceView
 from portal.templatetags.bars import Segment
 
 STALE_AFTER = timedelta(seconds=120)

@@ -17,7 +17,7 @@ from common.errors import NotFound
 from common.resources import GpuAsk, gpu_milli, parse_gpu, slice_of
 from jobs.models import Priority
 from jobs.states import JobState
-from portal.access.visibility import SHORT_WORDS, QueueRow, active_rows, queue_rows
+from portal.access.redacted_rows import SHORT_WORDS, QueueRow, active_rows, queue_rows
 from portal.pages.cluster.scheduler_pulse import last_pass, scheduler_late
 from portal.pages.entry import signed_in
 from portal.partial import render_page

@@ -18,7 +18,7 @@ from common.errors import NotFound
 from events.models import Event
 from images.image_locations import list_images_on_node
 from jobs.states import TaskState
-from portal.access.visibility import node_views
+from portal.access.redacted_rows import node_views
 from portal.pages.cluster.machines import SIZES, Card, Machine, Summary, build_machines, size_words, summary_of
 from portal.pages.entry import signed_in
 from portal.partial import render_page

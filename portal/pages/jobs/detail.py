@@ -13,8 +13,8 @@ from django.utils.translation import gettext_lazy, ngettext
 from common.resources import parse_gpu, show_gpu, show_place
 from jobs.jobfile.dump import dump_yaml
 from jobs.jobfile.spec import from_json, role_of
-from jobs.messages import describe_end, describe_resize_refusal
 from jobs.models import Job, Task
+from jobs.reason_messages import describe_end, describe_resize_refusal
 from jobs.states import JobState, TaskState
 from portal.access.app_links import link_to_port, link_to_tensorboard
 from portal.pages.cluster.scheduler_pulse import scheduler_late
@@ -23,7 +23,7 @@ from portal.pages.jobs.log import LogNote, note_of
 from portal.pages.jobs.view_model import JobView, Reach
 from portal.wording.image_pulls import task_hint
 from portal.wording.resources import describe_gpu, describe_task_count, show_elapsed, show_gpu_part
-from runtimes.logs import LogStore
+from runtimes.log_store import LogStore
 
 TABS = {
     "overview": gettext_lazy("Overview"),

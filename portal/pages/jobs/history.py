@@ -6,8 +6,8 @@ from datetime import datetime
 from django.db.models import Q
 
 from events.models import Event
-from jobs.messages import describe_end
 from jobs.models import Job, Task
+from jobs.reason_messages import describe_end
 from notebooks.models import Notebook
 from portal.wording.events import describe_event
 

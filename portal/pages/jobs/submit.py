@@ -24,13 +24,13 @@ from jobs.jobfile.dump import dump_file, dump_yaml
 from jobs.jobfile.load import load_jobfile
 from jobs.jobfile.parse import derive_name
 from jobs.jobfile.spec import from_json, roles_of
-from jobs.messages import describe_wait
 from jobs.models import CodePack
+from jobs.reason_messages import describe_wait
 from jobs.submit import Draft, submit_job
 from portal.pages.cluster.scheduler_pulse import scheduler_late
 from portal.pages.entry import signed_in
 from portal.pages.jobs.form import ASKS, values_of
-from portal.pages.jobs.panes import Panes, Verdict, judge, read_panes, verdict_of
+from portal.pages.jobs.job_editor import EditedJob, Verdict, locate_errors, read_edited_job, validate_edited_job
 from portal.pages.jobs.view_model import find_job
 from portal.wording.plans import describe_change, describe_plan, describe_sooner_start
 from portal.wording.resources import describe_roles
@@ -60,22 +60,22 @@ MAX_SCRIPT = 1024 * 1024
 def new_job(request: HttpRequest) -> HttpResponse:
     """Show the form, or submit and show errors."""
     if request.method != "POST":
-        panes = Panes(start_text(request.user, request.GET.get("from", "")), changes_in(request.GET))
-        return _show(request, panes, judge(panes))
-    panes = read_panes(request.POST)
+        edited = EditedJob(start_text(request.user, request.GET.get("from", "")), changes_in(request.GET))
+        return _show(request, edited, validate_edited_job(edited))
+    edited = read_edited_job(request.POST)
     try:
-        keep_upload(request.user, panes, request.FILES.get("upload"))
+        keep_upload(request.user, edited, request.FILES.get("upload"))
         job = submit_job(
-            user=request.user, spec=panes.spec(), check=check_possible, containers=runtime_has_containers()
+            user=request.user, spec=edited.spec(), check=check_possible, containers=runtime_has_containers()
         )
     except PlatformError as error:  # here, so that the form is kept
-        return _show(request, panes, verdict_of(error, panes), status=error.status)
+        return _show(request, edited, locate_errors(error, edited), status=error.status)
     return redirect("job", job_id=job.public_id)
 
 
 @require_POST
 @signed_in
-def sync_panes(request: HttpRequest) -> JsonResponse:
+def sync_job_editor(request: HttpRequest) -> JsonResponse:
     """Return form and YAML in sync, errors and a preview. Stores nothing.
 
     `ahead` adds forecast and levers, in up to two seconds.
@@ -83,11 +83,11 @@ def sync_panes(request: HttpRequest) -> JsonResponse:
     {"yaml": text, "values": {field: text}, both null if unreadable, "stuck": unreadable as posted,
     "errors": {field: sentence}, "lines": [{"line", "words"}], "preview": {...}, "usual": {...}}
     """
-    panes = read_panes(request.POST)
-    verdict = judge(panes)
-    found = preview(request.user, panes, verdict, ahead=request.POST.get("ahead") == "1")
-    agreed = (None, None) if panes.trouble else (panes.text, values_of(panes.data))
-    told = {"yaml": agreed[0], "values": agreed[1], "stuck": panes.blocked}
+    edited = read_edited_job(request.POST)
+    verdict = validate_edited_job(edited)
+    found = preview(request.user, edited, verdict, ahead=request.POST.get("ahead") == "1")
+    agreed = (None, None) if edited.trouble else (edited.text, values_of(edited.data))
+    told = {"yaml": agreed[0], "values": agreed[1], "stuck": edited.blocked}
     return JsonResponse({**told, **found, "errors": verdict.fields, "lines": verdict.lines})
 
 
@@ -112,13 +112,13 @@ def changes_in(query: Mapping[str, str]) -> dict[str, str]:
     return {name: FLAG_VALUES.get(query[name], query[name]) for name in CHANGED if name in query}
 
 
-def keep_upload(user: User, panes: Panes, upload: UploadedFile | None) -> None:
+def keep_upload(user: User, edited: EditedJob, upload: UploadedFile | None) -> None:
     """Store an upload before submit, which may be refused."""
-    if upload is None or panes.trouble:
+    if upload is None or edited.trouble:
         return
     kept = keep_code(user=user, pieces=pieces_of(upload))
-    panes.chosen = False
-    panes.write({**panes.data, "code": kept.digest})
+    edited.chosen = False
+    edited.write({**edited.data, "code": kept.digest})
 
 
 def pieces_of(upload: UploadedFile) -> Iterable[bytes]:
@@ -134,21 +134,21 @@ def pieces_of(upload: UploadedFile) -> Iterable[bytes]:
 # ---- preview ----
 
 
-def preview(user: User, panes: Panes, verdict: Verdict, *, ahead: bool) -> dict:
+def preview(user: User, edited: EditedJob, verdict: Verdict, *, ahead: bool) -> dict:
     """Return {"preview": {tone, words, more, fixes, later}, "usual": {field: default}}.
 
     Adds refusals to `verdict`; `later`: `ahead` would say more.
     """
     if verdict.spec is None:
         return _say("plain", _("Fix the marked fields to see where the job could start."))
-    spec = replace(verdict.spec, code=None) if panes.chosen else verdict.spec
+    spec = replace(verdict.spec, code=None) if edited.chosen else verdict.spec
     try:
         answer = plan_job(user, spec, levers=ahead)
     except PlatformError as error:
-        refused = _refuse(error, panes, verdict)
+        refused = _refuse(error, edited, verdict)
         return _say("plain", refused.words, [line["words"] for line in refused.lines])
     if answer.never:
-        return _say("fault", describe_plan(answer), fixes=_refuse(answer.never, panes, verdict).fixes)
+        return _say("fault", describe_plan(answer), fixes=_refuse(answer.never, edited, verdict).fixes)
     draft, waits = cast(Draft, answer.draft), answer.outcome == "waits"
     more = [capfirst(describe_wait(reason)) for reason in answer.reasons] + notes_on(user, draft)
     if waits and not ahead:
@@ -171,8 +171,8 @@ def lever_fixes(answer: PlanAnswer) -> list[dict]:
     ]
 
 
-def _refuse(error: PlatformError, panes: Panes, verdict: Verdict) -> Verdict:
-    refused = verdict_of(error, panes)
+def _refuse(error: PlatformError, edited: EditedJob, verdict: Verdict) -> Verdict:
+    refused = locate_errors(error, edited)
     verdict.fields, verdict.lines = verdict.fields | refused.fields, verdict.lines + refused.lines
     return refused
 
@@ -216,10 +216,10 @@ def _say(
     return {"preview": told, "usual": {}}
 
 
-def _show(request: HttpRequest, panes: Panes, verdict: Verdict, status: int = 200) -> HttpResponse:
-    values, images = panes.shown(), list(filter_visible_images(request.user))
+def _show(request: HttpRequest, edited: EditedJob, verdict: Verdict, status: int = 200) -> HttpResponse:
+    values, images = edited.shown(), list(filter_visible_images(request.user))
     context = {
-        "panes": panes,
+        "edited": edited,
         "copied": request.GET.get("from", "") if changes_in(request.GET) else "",
         "verdict": verdict,
         "refused": status != 200,

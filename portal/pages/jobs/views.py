@@ -23,7 +23,7 @@ from jobs.states import JOB_ACTIVE, JobState
 from portal.pages.cluster.scheduler_pulse import scheduler_late
 from portal.pages.entry import safe_path, signed_in
 from portal.pages.jobs.detail import JobDetail, TaskLog, log_store
-from portal.pages.jobs.levers import JobLevers
+from portal.pages.jobs.start_suggestions import StartSuggestions
 from portal.pages.jobs.view_model import JOB_ID, JobView, Reach, find_job, view_jobs
 from portal.partial import render_page
 from portal.wording.errors import describe_refusal
@@ -62,7 +62,10 @@ def show_job(request: HttpRequest, job_id: str) -> HttpResponse:
         f"card-{view.id}": "jobs/_card.html",
     }
     return render_page(
-        request, "jobs/detail.html", {"detail": detail, "view": view, "levers": JobLevers(view)}, fragment=fragments
+        request,
+        "jobs/detail.html",
+        {"detail": detail, "view": view, "levers": StartSuggestions(view)},
+        fragment=fragments,
     )
 
 

@@ -9,7 +9,7 @@ from accounts.models import User
 from accounts.permissions import teams_where
 from common.resources import parse_gpu
 from jobs.jobfile.spec import JobSpec
-from jobs.messages import describe_wait
+from jobs.reason_messages import describe_wait
 from notebooks.presets import Preset, list_presets
 from portal.wording.resources import describe_gpu
 from scheduler.preview.preview import StartPreview, preview_starts

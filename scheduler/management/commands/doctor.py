@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from scheduler.health.health_checks import run_health_checks
+from scheduler.health.installation_checks import run_installation_checks
 
 MARKS = {"ok": "ok  ", "note": "note", "bad": "BAD "}
 
@@ -19,7 +19,7 @@ class Command(BaseCommand):
         parser.add_argument("--json", action="store_true", help="print the findings as JSON")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        found = run_health_checks(probe=options["probe"])
+        found = run_installation_checks(probe=options["probe"])
         if options["json"]:
             self.stdout.write(json.dumps([asdict(one) for one in found], indent=2))
         else:

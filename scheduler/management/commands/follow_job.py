@@ -8,10 +8,10 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from common.resources import show_place
-from jobs.messages import describe_end, describe_wait
 from jobs.models import Job, Task
+from jobs.reason_messages import describe_end, describe_wait
 from jobs.states import JobState
-from runtimes.logs import LogStore
+from runtimes.log_store import LogStore
 
 LOOK_S = 0.1
 

@@ -21,8 +21,8 @@ from django.utils import timezone
 
 from accounts.models import TeamRole
 from files import uploads, usage
-from files.areas import find_file_area
 from files.models import PlaceUsage, Upload
+from files.user_areas import find_file_area
 from runtimes.storage.areas import get_area_path
 from runtimes.storage.file_child import PART
 

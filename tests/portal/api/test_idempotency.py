@@ -8,7 +8,7 @@ from api_client import Api
 from django.db import connection
 
 from jobs.models import Job
-from portal.access.visibility import queue_rows
+from portal.access.redacted_rows import queue_rows
 
 JOB = {"run": "true", "name": "once"}
 

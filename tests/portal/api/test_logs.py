@@ -10,7 +10,7 @@ from django.db import connections
 
 from accounts.models import ApiToken
 from portal.api.jobs import logs
-from runtimes.logs import LogStore
+from runtimes.log_store import LogStore
 
 pytestmark = pytest.mark.django_db(transaction=True)
 COLOURED = b"\x1b[32mepoch 1\x1b[0m <b>\xff\n"

@@ -8,7 +8,7 @@ from api_client import BASE, Api
 from described_world import make_room
 from django.db import connection
 
-from files.areas import find_file_area
+from files.user_areas import find_file_area
 from jobs.models import Job
 from notebooks.models import Notebook
 from portal.api.about import describe

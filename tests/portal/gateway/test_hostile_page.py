@@ -24,7 +24,7 @@ from playwright.sync_api import expect
 
 from portal.access.app_links import link_to_port
 from portal.gateway.http.gateway import Gateway
-from portal.live.routing import websocket_urls
+from portal.live.websocket_urls import websocket_urls
 from portal.models import AppCode
 
 pytestmark = [

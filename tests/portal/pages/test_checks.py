@@ -4,7 +4,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from scheduler.health.health_checks import LOOPS
+from scheduler.health.installation_checks import LOOPS
 from scheduler.models import Lease
 from tests import make
 

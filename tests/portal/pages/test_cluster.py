@@ -10,7 +10,7 @@ from cluster.models import Gpu, Node, Pool
 from events.bus import Actor
 from events.transitions import Move, advance
 from jobs.models import Job
-from portal.access.visibility import node_views
+from portal.access.redacted_rows import node_views
 from portal.pages.cluster.machines import build_machines, spans
 
 pytestmark = pytest.mark.django_db

@@ -6,8 +6,8 @@ from asgiref.sync import async_to_sync
 from django.test import Client
 
 from accounts.models import TeamRole
-from files.areas import find_file_area
 from files.models import PlaceUsage
+from files.user_areas import find_file_area
 from runtimes.storage.areas import get_area_path
 
 pytestmark = pytest.mark.django_db

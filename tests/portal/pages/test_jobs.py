@@ -13,7 +13,7 @@ from django.utils import timezone
 from jobs.models import Job, Task
 from jobs.states import JobState, TaskState
 from portal.pages.jobs.views import PAGE
-from runtimes.logs import LogStore
+from runtimes.log_store import LogStore
 from scheduler.commit.starting import start_jobs
 from scheduler.commit.steps import StartJob, TaskStart
 from scheduler.models import Lease

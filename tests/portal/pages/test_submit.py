@@ -84,7 +84,7 @@ def test_a_job_of_roles_is_submitted_by_its_file(cast, post, sync, page):
     assert [(role["role"], role["min"], role["max"], role.get("ends_job")) for role in job.gang] == [
         ("head", 1, 1, "all"), ("worker", 2, 3, None),
     ]  # fmt: skip
-    copy = load_jobfile(page(cast.ada, f"?from={job.public_id}").context["panes"].text.encode())
+    copy = load_jobfile(page(cast.ada, f"?from={job.public_id}").context["edited"].text.encode())
     assert copy["roles"] == job.spec["roles"] | copy["roles"] and copy["roles"]["worker"]["count"] == "2..3"
 
 

@@ -9,7 +9,7 @@ import sys
 import pytest
 from asyncssh import SFTPServer
 
-from portal.gateway.ssh.sftp import MOST_OPEN, Stream, TaskFileServer
+from portal.gateway.ssh.task_sftp import MOST_OPEN, Stream, TaskFileServer
 from tests.sftp_bridge import Channel
 from tests.ssh_gateway import MIB, ROOT
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from runtimes.kubernetes.cluster.health_checks import _check_impostors
+from runtimes.kubernetes.cluster.installation_checks import _check_impostors
 from runtimes.kubernetes.pods import names
 from runtimes.kubernetes.pods.manifest import build_pod
 

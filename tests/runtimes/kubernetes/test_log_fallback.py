@@ -7,7 +7,7 @@ import pytest
 from runtimes.contract.errors import Rejected, Unavailable
 from runtimes.kubernetes.pods import names
 from runtimes.kubernetes.watch.log_fallback import fetch_log
-from runtimes.logs import LogStore
+from runtimes.log_store import LogStore
 
 TASK = "a" * 32
 

@@ -9,7 +9,7 @@ import pytest
 from runtimes.contract.errors import Rejected, Unavailable
 from runtimes.kubernetes.api.answers import Answer
 from runtimes.kubernetes.api.client import Listed
-from runtimes.kubernetes.cluster.health_checks import _check_impostors
+from runtimes.kubernetes.cluster.installation_checks import _check_impostors
 from runtimes.kubernetes.pods import names
 from runtimes.kubernetes.pods.manifest import build_pod
 from runtimes.kubernetes.runtime import ALL_PODS, KubernetesRuntime

@@ -8,7 +8,7 @@ from typing import Any
 from runtimes.contract.errors import Rejected, Unavailable
 from runtimes.kubernetes.api.client import ApiServer
 from runtimes.kubernetes.pods.views import build_pod_path, build_view, is_tombstone, read_task_uuid
-from runtimes.logs import LogStore
+from runtimes.log_store import LogStore
 
 log = logging.getLogger("tessera.kubernetes")
 

@@ -27,7 +27,7 @@ from runtimes.local.processes import (
 from runtimes.local.shim import cgroups, mounts, slice_mounts
 from runtimes.local.shim.checkpoint_watch import CheckpointWatch
 from runtimes.local.shim.child import FORWARDED, become_job
-from runtimes.local.shim.gpu_guard import GpuGuard
+from runtimes.local.shim.gpu_memory_watchdog import GpuMemoryWatchdog
 from runtimes.local.shim.helpers import ReportPipe, spawn_helper, unregister
 from runtimes.local.shim.output import CappedLog
 from runtimes.local.taskdir import TaskDir, build_exit_record
@@ -63,7 +63,7 @@ class Shim:
         self.memory_group: str | None = None
         self.pids_group: str | None = None
         self.reports: ReportPipe | None = None  # of the job's side of the fork
-        self.gpus: GpuGuard | None = None
+        self.gpus: GpuMemoryWatchdog | None = None
         self.checkpoints: CheckpointWatch | None = None
         self.sessions: SessionServer | None = None
         self.log = CappedLog(-1)
@@ -149,7 +149,7 @@ class Shim:
         mounts.prepare_mounts(plan)
         self._make_groups()
         if plan["gpu_limits"]:
-            self.gpus = GpuGuard(self.task, plan, self.poll, self.log)
+            self.gpus = GpuMemoryWatchdog(self.task, plan, self.poll, self.log)
         if plan["checkpoint"]:
             self.checkpoints = CheckpointWatch(self.task, plan, self.poll)
         self.reports = ReportPipe(self.poll)

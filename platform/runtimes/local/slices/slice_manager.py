@@ -15,7 +15,7 @@ from runtimes.gpu_sharing import SliceTrial
 from runtimes.local.config import NodeConfig, NodeContext
 from runtimes.local.node.isolation_probe import Isolation
 from runtimes.local.slices.driver import Driver, find_driver
-from runtimes.local.slices.slice_dirs import LIBRARY_PATH, MOUNTS, make_slice
+from runtimes.local.slices.slice_directory import LIBRARY_PATH, MOUNTS, make_slice_directory
 from runtimes.local.slices.slice_selftest import Selftest, remember_success
 
 OFF = "off"
@@ -96,7 +96,7 @@ class SliceManager:
         context_bytes = tried.context_bytes if tried else 0
         folder = self.folder_of(spec.uuid)
         where = folder, self._seen_at(folder), self.library, driver
-        return make_slice(*where, spec.gpus, self.isolation(), spec.uid, context_bytes)
+        return make_slice_directory(*where, spec.gpus, self.isolation(), spec.uid, context_bytes)
 
     def resize(self, plan: dict, limits_mib: Mapping[str, int]) -> None:
         """Resize a slice, all cards or none. Raises OSError, slice_library.InUse."""

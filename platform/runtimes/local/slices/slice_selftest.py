@@ -33,7 +33,7 @@ from runtimes.local.config import NodeContext
 from runtimes.local.node.isolation_probe import NOBODY, run_python
 from runtimes.local.plan import build_plan
 from runtimes.local.slices.driver import Driver
-from runtimes.local.slices.slice_dirs import make_slice
+from runtimes.local.slices.slice_directory import make_slice_directory
 from runtimes.storage.file_lock import hold_file_lock
 
 ROOM_MIB = 1024  # contexts count for MPS, not for us
@@ -96,7 +96,7 @@ class Selftest:
 
     def _run_in_slice(self, mps: dict | None) -> dict:
         share = GpuShare(self.uuid, 0, LIMIT_MIB, 1, whole=False)
-        gpu_slice = make_slice(
+        gpu_slice = make_slice_directory(
             self.folder, self.seen_at, self.library, self.driver, [share], self.node.isolation, NOBODY
         )
         shutil.copy(self.library / PROGRAM, self.folder)

@@ -1,7 +1,7 @@
 """Sentences for errors, in the reader's language; each names the remedy.
 
-Each app keeps the sentences of its own codes in `messages.py`. Here are the formatter and the sentences of codes that
-several apps raise. `portal.wording.errors` merges the tables.
+Each app keeps the sentences of its own codes in `error_messages.py`. Here are the formatter and the sentences of codes
+that several apps raise. `portal.wording.errors` merges the tables.
 
 Tables are sorted; sentences are whole and have named parameters. Variants of a code: `code.near` with `did_you_mean`,
 `code.none` with nothing to choose from, `code.<feature>`, `code.<resource>` or `code.<state>`. What people typed is a

@@ -1,4 +1,4 @@
-"""All card plugins of a machine; re-registers them after a kubelet restart, which removes all sockets."""
+"""All device plugins of a machine; re-registers them after a kubelet restart, which removes all sockets."""
 
 import logging
 import os
@@ -11,7 +11,7 @@ import grpc
 
 from agent.gpu.cards import Card, Cards
 from agent.kubelet.cdi import NOTHING, Keeper, read_vendor, write_spec
-from agent.kubelet.plugin import KUBELET, CardPlugin
+from agent.kubelet.device_plugin import KUBELET, DevicePlugin
 from agent.kubelet.units import CardIndexMap
 from agent.periodic_thread import PeriodicThread
 
@@ -30,7 +30,7 @@ CUT_SINCE = (
 )
 
 
-class KubeletCards(PeriodicThread):
+class DevicePlugins(PeriodicThread):
     """Serves all cards to the kubelet. cdi: folder of our spec; vendor: of NVIDIA's. simulated: needs no toolkit."""
 
     def __init__(
@@ -47,7 +47,7 @@ class KubeletCards(PeriodicThread):
         self.folder, self.cdi, self.vendor = folder, cdi, [cdi, *vendor]
         self.keeper, self.simulated = keeper, simulated
         self.places = CardIndexMap(places)
-        self.plugins: dict[int, CardPlugin] = {}
+        self.plugins: dict[int, DevicePlugin] = {}
         self._described: set[str] = set()  # uuids in our spec
         self._keeper = NOTHING  # as in our spec
         self._lock = threading.Lock()
@@ -74,7 +74,7 @@ class KubeletCards(PeriodicThread):
             if {card.uuid for card in offered.values()} - self._described or keeper != self._keeper:
                 self._describe(offered.values(), keeper)
             for index in sorted(offered.keys() - self.plugins.keys()):
-                self.plugins[index] = CardPlugin(self.folder, offered[index], real=not self.simulated)
+                self.plugins[index] = DevicePlugin(self.folder, offered[index], real=not self.simulated)
                 self._kubelet = None  # registers all again
             for index, plugin in self.plugins.items():
                 plugin.update(offered.get(index) or replace(plugin.card, fault=GONE))

@@ -1,4 +1,4 @@
-"""Keep a task to its GPU memory: read what its watch reports, and judge it. Few imports, for the shim."""
+"""Watch a task's GPU memory, and say when it must end for using more than its share. Few imports, for the shim."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from runtimes.local.shim.output import CappedLog
 from runtimes.local.taskdir import TaskDir
 
 
-class GpuGuard:
+class GpuMemoryWatchdog:
     """Judges a task's use of shared cards, read by its keeper (gpu_keeper.py).
 
     Made before the namespaces open, which would contain the keeper.

@@ -1,4 +1,4 @@
-"""The websocket's address."""
+"""The address of the live pages' websocket."""
 
 from django.urls import path
 

@@ -1,4 +1,4 @@
-"""WebSocket URLs of the portal's host."""
+"""The terminal's websocket address, on the portal's host."""
 
 from django.urls import path
 

@@ -22,7 +22,7 @@ from runtimes.slice_library import SHIMS, SLICECTL
 MOUNTS, LIBRARY_PATH = "mounts", "library path"
 
 
-def make_slice(
+def make_slice_directory(
     folder: Path,
     seen_at: str,
     library: Path,
@@ -32,7 +32,9 @@ def make_slice(
     uid: int,
     context_bytes: int = 0,
 ) -> dict:
-    """Create the directory, return the plan's "slice". Raises OSError.
+    """Create a slice's directory with its limits, usage, our libraries and the driver's. Raises OSError.
+
+    Returns the plan's "slice".
 
     seen_at: in the task. uid: of `usage`, if jobs have accounts of their own. context_bytes: of a CUDA context.
     """

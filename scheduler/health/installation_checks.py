@@ -1,4 +1,4 @@
-"""Health checks of database, loops, agents, runtime and orphans."""
+"""What `tessera doctor` checks of an installation: database, loops, agents, runtime and orphans."""
 
 import time
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ STUCK_AFTER_S = 60
 LOOPS = {"cycle": "the scheduler", "reconcile": "what follows the machines"}
 
 
-def run_health_checks(*, probe: bool = False) -> list[Finding]:
+def run_installation_checks(*, probe: bool = False) -> list[Finding]:
     """Return all findings. probe: allow checks that run something."""
     runtime = get_runtime()
     found = [_database(), *_loops(), *_agents(), *_orphans(runtime)]

@@ -1,4 +1,4 @@
-"""Forecast the starts of waiting jobs, and store the forecasts."""
+"""Forecast the starts of waiting jobs now and then, and store the forecasts."""
 
 import time
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Prepare the Python environment of notebooks: `python -m notebooks.prepare DATA`.
+"""Build the Python environment of notebooks: `python -m notebooks.build_environment DATA`.
 
 Run at each bin/start; an interrupted run begins anew. The ready file is written last.
 """

@@ -3,7 +3,7 @@
 import pytest
 from django.utils.translation import override
 
-from jobs.messages import WAIT_REASONS, describe_end, describe_wait
+from jobs.reason_messages import WAIT_REASONS, describe_end, describe_wait
 from jobs.states import REASONS
 
 

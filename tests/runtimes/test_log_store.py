@@ -1,6 +1,6 @@
 import pytest
 
-from runtimes.logs import LogStore
+from runtimes.log_store import LogStore
 
 TASK = "0123456789abcdef" * 2
 

@@ -1,4 +1,4 @@
-"""The starting page of a notebook."""
+"""The page that shows how far a notebook's start is."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -53,7 +53,7 @@ def open_notebook(request: HttpRequest, notebook_id: str) -> HttpResponse:
     view = NotebookView(find_notebook(request.user, notebook_id), request.user)
     if not view.is_own:  # admins only see that it exists
         raise NotFound()
-    page = Starting(view, autostart="autostart" in request.GET, wanted="watch" in request.GET)
+    page = StartProgressPage(view, autostart="autostart" in request.GET, wanted="watch" in request.GET)
     if page.link and not wants_fragment(request) and not page.wanted:
         mark_opened(notebook=view.notebook)
         return HttpResponseRedirect(page.link)
@@ -75,8 +75,8 @@ class Step(job_detail.Phase):
         return (timezone.now() - self.since).total_seconds() > max(2 * self.usual_s, 5)
 
 
-class Starting:
-    """View model of the starting page; `wanted`: just requested."""
+class StartProgressPage:
+    """View model of that page. wanted: just requested."""
 
     def __init__(self, view: NotebookView, *, autostart: bool = False, wanted: bool = False):
         self.view = view

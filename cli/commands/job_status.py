@@ -1,4 +1,4 @@
-"""`ps` and `why`."""
+"""`ps` and `why`: which jobs there are, and why one waits."""
 
 from typing import Annotated
 

@@ -15,7 +15,7 @@ from portal.pages.jobs.form import FIELDS, data_of, gpu_of, values_of
 from portal.wording.errors import describe_error, describe_field_error
 
 
-class Panes:
+class EditedJob:
     """A job file with the form's changes applied.
 
     Args:
@@ -76,7 +76,7 @@ class Verdict:
     fixes: list[dict] = field(default_factory=list)
 
 
-def read_panes(post: QueryDict) -> Panes:
+def read_edited_job(post: QueryDict) -> EditedJob:
     """Read a posted form; `touched` names changed fields.
 
     Without the page's script, fields that differ from the `start` file count.
@@ -85,27 +85,27 @@ def read_panes(post: QueryDict) -> Panes:
     yaml = post.get("yaml", "")
     touched = post["touched"].split(",") if "touched" in post else _changed(posted, yaml, post.get("start", yaml))
     values = {name: posted[name] for name in FIELDS if name in touched}
-    return Panes(yaml, values, posted=posted, chosen=post.get("code_chosen") == "1")
+    return EditedJob(yaml, values, posted=posted, chosen=post.get("code_chosen") == "1")
 
 
 def _changed(posted: dict[str, str], yaml: str, start: str) -> list[str]:
-    began, stands = values_of(Panes(start).data), values_of(Panes(yaml).data)
+    began, stands = values_of(EditedJob(start).data), values_of(EditedJob(yaml).data)
     return [name for name in FIELDS if posted[name].split() != began[name].split() and stands[name] == began[name]]
 
 
-def judge(panes: Panes) -> Verdict:
+def validate_edited_job(edited: EditedJob) -> Verdict:
     """Validate without teams, pools or machines."""
     try:
-        return Verdict(spec=panes.spec())
+        return Verdict(spec=edited.spec())
     except InvalidInput as error:
-        return verdict_of(error, panes)
+        return locate_errors(error, edited)
 
 
-def verdict_of(error: PlatformError, panes: Panes) -> Verdict:
+def locate_errors(error: PlatformError, edited: EditedJob) -> Verdict:
     """Assign an error to fields and lines."""
     if not isinstance(error, InvalidInput | Impossible):
         return Verdict(words=describe_error(error))
-    lines = sorted((_on_line(one, panes) for one in error.errors), key=lambda line: line["line"])
+    lines = sorted((_build_line_error(one, edited) for one in error.errors), key=lambda line: line["line"])
     verdict = Verdict(words=describe_error(error), lines=lines)
     for one in error.errors:
         name = one.pointer.split("/")[1] if one.pointer else ""
@@ -132,10 +132,10 @@ def _is_less(value: str, other: str) -> bool:
     return value.isdigit() and other.isdigit() and int(value) < int(other)
 
 
-def _on_line(error: FieldError, panes: Panes) -> dict:
+def _build_line_error(error: FieldError, edited: EditedJob) -> dict:
     """Return {"line", "words"}; a missing key has its parent's line."""
     line, parts = error.params.get("line", 0), error.pointer.split("/")
     while not line and len(parts) > 1:
-        line = panes.lines.get("/".join(parts), 0)
+        line = edited.lines.get("/".join(parts), 0)
         parts.pop()
     return {"line": line, "words": describe_field_error(error)}

@@ -29,7 +29,7 @@ THREADS = 4
 WITHIN_S = 5.0
 
 
-class CardPlugin:
+class DevicePlugin:
     """Serves one index. folder: the kubelet's sockets. real: NVIDIA's toolkit knows the card."""
 
     def __init__(self, folder: Path, card: Card, real: bool):

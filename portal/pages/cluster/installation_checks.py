@@ -1,4 +1,4 @@
-"""Page of health checks, for admins."""
+"""Page of the installation's checks, for admins."""
 
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _

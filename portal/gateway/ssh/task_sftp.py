@@ -16,7 +16,7 @@ from asyncssh.sftp import SFTPServerHandler
 
 from common.errors import PlatformError
 from portal.gateway.ssh.channel_flow import Flow
-from portal.gateway.ssh.sftp_files import Failed, FileReader, FileWriter, Start, TaskFiles
+from portal.gateway.ssh.task_files import Failed, FileReader, FileWriter, Start, TaskFiles
 from runtimes.contract.access import Session
 from runtimes.contract.errors import Rejected, Unavailable
 

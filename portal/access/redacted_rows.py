@@ -1,4 +1,4 @@
-"""Visibility of other people's work, for pages, API and websocket.
+"""Rows of queue, cards and nodes, with the fields of other teams' work left empty.
 
 Everybody sees the whole queue, but of other teams only team, size, state, reason code and expected end. Hidden values
 never enter the rows.
@@ -19,8 +19,8 @@ from accounts.models import User
 from cluster.maintenance import load_maintenance
 from cluster.models import Gpu, Maintenance, Node
 from common.resources import show_place
-from jobs.messages import describe_wait
 from jobs.models import Job, JobQuerySet, Task
+from jobs.reason_messages import describe_wait
 from jobs.states import JOB_ACTIVE, JobState
 from portal.wording.starts import describe_start
 from quotas.models import Holding
@@ -50,7 +50,7 @@ SHORT_WORDS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class RowVisibility:
+class RedactedRow:
     """Common fields of rows. full: of one's own teams; else fields marked * are empty.
 
     own*. team: "" = not named. state: of the job, upper case. expected_end_at: by estimate or time limit. job_id*:
@@ -72,7 +72,7 @@ class RowVisibility:
 
 
 @dataclass(frozen=True, kw_only=True)
-class QueueRow(RowVisibility):
+class QueueRow(RedactedRow):
     """A queued or active job.
 
     gpu, cpu_milli, memory_mib: per task; of several roles as Job.request. asks: (gpu, tasks) of each role. position,
@@ -105,7 +105,7 @@ class QueueRow(RowVisibility):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SliceView(RowVisibility):
+class SliceView(RedactedRow):
     """A task's share of a card. milli: thousandths, as quota counts. state: of the task.
 
     task*: uuid. role*, rank*: within the job.
@@ -165,7 +165,7 @@ class CardView:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NodeTaskView(RowVisibility):
+class NodeTaskView(RedactedRow):
     """A task on a node. gpu_milli: over its cards. Others as in SliceView."""
 
     cpu_milli: int

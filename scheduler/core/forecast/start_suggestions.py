@@ -27,7 +27,7 @@ Change = TypeVar("Change")
 
 
 @dataclass(frozen=True)
-class Lever(Generic[Change]):
+class HelpfulChange(Generic[Change]):
     """A change that helps, and the start it gives."""
 
     change: Change
@@ -35,15 +35,15 @@ class Lever(Generic[Change]):
 
 
 @dataclass(frozen=True)
-class Levers(Generic[Change]):
+class HelpfulChanges(Generic[Change]):
     """start: of the unchanged job, None if the budget ran out."""
 
     start: StartRange | None
-    found: tuple[Lever[Change], ...] = ()
+    found: tuple[HelpfulChange[Change], ...] = ()
     complete: bool = True
 
 
-def find_levers(
+def find_helpful_changes(
     snapshot: Snapshot,
     policy: Policy,
     now: float,
@@ -53,7 +53,7 @@ def find_levers(
     *,
     budget_left: Callable[[], float] = lambda: 1.0,
     futures: int = FUTURES,
-) -> Levers[Change]:
+) -> HelpfulChanges[Change]:
     """Forecast the job's start, and find changes that make it sooner.
 
     families: alternatives of one change, mildest first; each kept one beats the last. left: share of the budget, 1 to
@@ -61,33 +61,33 @@ def find_levers(
     """
     play = _SharedFutures(snapshot, policy, now, run_times, budget_left)
     if play.starts_now(job):
-        return Levers(StartRange(now, now, now))
-    found: list[Lever[Change]] = []
+        return HelpfulChanges(StartRange(now, now, now))
+    found: list[HelpfulChange[Change]] = []
     later: list[list[tuple[Change, WaitingJob]]] = []
     for family in families:
         later.append([])
         for change, changed in family:
             if budget_left() <= 0:
-                return Levers(None, tuple(found), complete=False)
+                return HelpfulChanges(None, tuple(found), complete=False)
             if play.starts_now(changed):
-                found.append(Lever(change, StartRange(now, now, now)))
+                found.append(HelpfulChange(change, StartRange(now, now, now)))
                 break
             later[-1].append((change, changed))
     changes = sum(len(family) for family in later)
     times = play.start_times(job, futures, until=changes / (1 + changes))  # the unchanged job has its share
     if len(times) < MIN_FUTURES:
-        return Levers(None, tuple(found), complete=False)
+        return HelpfulChanges(None, tuple(found), complete=False)
     start = build_range(times)
     for family in later:
         best = start
         for change, changed in family:
             others = play.sooner_start_times(changed, times)
             if others is None:
-                return Levers(start, tuple(found), complete=False)
+                return HelpfulChanges(start, tuple(found), complete=False)
             if others and is_worthwhile(best, other := build_range(others), now):
-                found.append(Lever(change, other))
+                found.append(HelpfulChange(change, other))
                 best = other
-    return Levers(start, tuple(found))
+    return HelpfulChanges(start, tuple(found))
 
 
 class _SharedFutures:

@@ -1,4 +1,4 @@
-"""Deliveries of events: queued with the event, claimed by the sender, paused while a webhook fails."""
+"""The queue of deliveries of events: queued with the event, claimed by the sender, paused while a webhook fails."""
 
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
@@ -26,7 +26,7 @@ def queue_deliveries(events: Sequence[Event]) -> None:
         (webhook, event)
         for event in events
         for webhook in listening
-        if _is_subscribed(webhook, event) and webhook.wants(event.type)
+        if _concerns_owner(webhook, event) and webhook.wants(event.type)
     ]
     if wanted:
         Delivery.objects.bulk_create(Delivery(webhook=webhook, event=event, due_at=Now()) for webhook, event in wanted)
@@ -54,7 +54,8 @@ def drop_old_deliveries() -> None:
     Delivery.objects.filter(due_at__isnull=True, created_at__lt=timezone.now() - KEPT).delete()
 
 
-def _is_subscribed(webhook: Webhook, event: Event) -> bool:
+def _concerns_owner(webhook: Webhook, event: Event) -> bool:
+    """Whether the event is the webhook's user's or team's; its topics are asked elsewhere."""
     if webhook.team_id is None:
         return webhook.user_id == event.owner_id
     return webhook.team_id == event.team_id and event.kind in TEAM_KINDS

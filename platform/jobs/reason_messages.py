@@ -1,0 +1,106 @@
+"""Sentences for the reasons why jobs wait and end."""
+
+from collections import defaultdict
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
+
+from common.amounts import show_params
+from jobs.states import REASONS
+
+# Why a job waits. Params come formatted.
+WAIT_REASONS: dict[str, str | Promise] = {
+    "ahead_in_queue": _("%(n)s jobs ahead need the same resources first"),
+    "ahead_in_queue.one": _("one job ahead needs the same resources first"),
+    "making_room": _("room is being made: %(n)s jobs that rank lower are being stopped"),
+    "making_room.one": _("room is being made: a job that ranks lower is being stopped"),
+    "maintenance": _(
+        "the job would still be running when %(nodes)s goes into maintenance, from %(at)s until %(until)s; with "
+        "a `time` that ends before, it can start now"
+    ),
+    "maintenance.several": _(
+        "the job would still be running when %(n)s machines go into maintenance, from %(at)s until %(until)s; "
+        "with a `time` that ends before, it can start now"
+    ),
+    "maintenance.now": _("%(nodes)s is under maintenance until %(until)s"),
+    "maintenance.now.several": _("%(n)s machines are under maintenance until %(until)s"),
+    "reserved_for_larger": _(
+        "free resources are reserved for a job that starts at about %(at)s; with a `time` that ends before, this "
+        "job can start now"
+    ),
+    "reserved_for_larger.unknown": _(
+        "free resources are reserved for a larger job; a job with a `time` can go ahead of it"
+    ),
+    "borrow_denied": _(
+        "free resources beyond your team's guarantee are promised to %(teams)s; a job with `preemptible: true` "
+        "can borrow them"
+    ),
+    "borrow_denied.nodes": _(
+        "free resources beyond your team's guarantee are promised to %(teams)s as whole nodes of %(cards)s "
+        "cards; a job with `preemptible: true` can borrow them"
+    ),
+    "no_fit_now": _(
+        "not enough free %(resource)s: %(ask)s needed, %(best)s free on the best node, %(free)s free in total"
+    ),
+    "no_fit_now.slice": _(
+        "no card has enough free memory: the best has %(free_mib)s free, and the slice needs %(need_mib)s"
+    ),
+    "no_fit_now.shared": _("every card with enough free memory already has its maximum of tasks or compute"),
+    "gang_incomplete": _("only %(have)s of %(need)s tasks fit now; all of them must start together"),
+    "fragmented": _("enough is free in total, but in pieces that are too small"),
+    "team_limit": _("the team is at its limit of %(resource)s: %(used)s of %(limit)s used, %(ask)s needed"),
+    "user_limit": _("you are at your limit of %(resource)s: %(used)s of %(limit)s used, %(ask)s needed"),
+    "rate_policy": _("a person can run at most %(limit)s jobs at once, and %(used)s are running"),
+    "model_unavailable": _("all %(models)s cards are in use or out of service"),
+    "start_after": _("the job is retried after %(at)s"),
+    "held": _("held by %(who)s"),
+    "node_recovering": _("no node is ready; the job is retried as soon as one is"),
+    "impossible": _("the cluster can never provide this: %(asked)s of %(field)s; the largest is %(largest)s"),
+    "unexplained": _("the scheduler has not checked this job yet"),
+}
+RESIZE_REFUSED = {
+    "gpu": _("The card has no room for more right now."),
+    "team_limit": _("The team is at its GPU limit."),
+    "user_limit": _("The owner is at their GPU limit."),
+    "quota": _("The team no longer has quota in this pool."),
+}
+"""What had no room for a larger slice; a refusal by the runtime is shown in its own words."""
+
+
+def describe_wait(reason: dict) -> str:
+    """Return an entry of Job.wait_reasons as a sentence."""
+    code, params = reason["code"], reason.get("params", {})
+    template = WAIT_REASONS.get(_variant(code, params), WAIT_REASONS["unexplained"])
+    return str(template) % defaultdict(lambda: gettext("some"), show_params(params))  # old records lack values
+
+
+def _variant(code: str, params: dict) -> str:
+    """Return the template's key: plural, or for a slice what it is short of."""
+    if code in {"ahead_in_queue", "making_room"} and params.get("n") == 1:
+        return f"{code}.one"
+    if code == "maintenance":
+        return code + (".now" if "at" not in params else "") + (".several" if params.get("n", 1) > 1 else "")
+    if code == "borrow_denied" and "cards" in params:
+        return f"{code}.nodes"
+    if code == "reserved_for_larger" and "at" not in params:
+        return f"{code}.unknown"
+    if code != "no_fit_now" or "need_mib" not in params:
+        return code
+    return f"{code}.slice" if params["free_mib"] < params["need_mib"] else f"{code}.shared"
+
+
+def describe_end(code: str) -> str:
+    return str(REASONS[code].words) if code in REASONS else code.replace("_", " ")
+
+
+def end_hint(code: str) -> str:
+    return str(REASONS[code].hint) if code in REASONS else ""
+
+
+def describe_resize_refusal(refused: dict | None) -> str:
+    if not refused:
+        return ""
+    return str(RESIZE_REFUSED.get(refused.get("kind", ""), "")) or str(
+        refused.get("detail") or gettext("The request was refused.")
+    )
