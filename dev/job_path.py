@@ -54,9 +54,11 @@ def count_returns(traced: dict[str, list[str]]) -> int:
 
 def run_in(root: Path) -> dict[str, list[str]]:
     """Trace a job in a tree, on servers of its own."""
-    environment = os.environ | {"PYTHONPATH": f"{root}{os.pathsep}{root / 'platform'}"}
-    program = [sys.executable, "-m", "dev.testing", "--run", sys.executable, "-P", str(TRACE)]  # -P: dev/ hides no app
-    done = subprocess.run(program, cwd=root, env=environment, capture_output=True, text=True, check=False)
+    paths = f"PYTHONPATH={root}{os.pathsep}{root / 'platform'}"
+    trace = ["env", f"--chdir={root}", paths, sys.executable, "-P", str(TRACE)]  # -P: dev/ hides no app
+    own = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'platform'}"}
+    program = [sys.executable, "-m", "dev.testing", "--run", *trace]
+    done = subprocess.run(program, cwd=ROOT, env=own, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(done.stdout + done.stderr)
     return json.loads(done.stdout.splitlines()[-1])
