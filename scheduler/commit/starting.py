@@ -4,36 +4,25 @@ Sums in the same statement as locks would see the state before them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from math import isfinite
 
 from django.db import transaction
+from django.db.models import Count, Sum
+from django.db.models.functions import Now
 
-from cluster.models import Gpu, Node, NodeState
+from cluster.maintenance import first_before, load_maintenance
+from cluster.models import Gpu, Maintenance, Node, NodeState
 from common.errors import StaleState
-from common.locks import database_now
+from common.locks import database_now, lock_rows
 from events.bus import SCHEDULER, hint
+from jobs.jobfile.spec import declared_ports, from_json
 from jobs.lifecycle import TaskMove, add_tasks, load_attempts, lock_jobs, move_tasks
-from jobs.models import Job, Task
-from jobs.states import JobState, TaskState
+from jobs.models import Job, JobKind, Task
+from jobs.states import JOB_ACTIVE, JobState, TaskState
 from quotas.models import RESOURCES, Amounts, Holding, Quota, UserLimit, list_subtree, load_parents, team_chain
-from quotas.services import ensure_user_limit
-from scheduler.commit.ports import find_free_port, load_taken_ports, map_ports
+from quotas.services import ensure_user_limit, get_default_limit
 from scheduler.commit.steps import CardShare, StartJob, TaskStart
-from scheduler.commit.store import (
-    clear_wait,
-    count_active,
-    find_maintenance,
-    load_everyone,
-    load_jobs,
-    lock_cards,
-    lock_nodes,
-    lock_quota,
-    lock_user_limit,
-    sum_cards,
-    sum_nodes,
-    sum_teams,
-    sum_user,
-    write_holdings,
-)
 from scheduler.lease import check_epoch
 from scheduler.loading.lending_windows import is_lent
 from scheduler.loading.running_jobs import get_time_s, may_be_stopped
@@ -41,6 +30,9 @@ from scheduler.runtime import has_own_addresses
 
 NOTHING: Amounts = (0, 0, 0)
 PENDING = TaskState.PENDING
+PORTS = range(23_000, 32_000)
+"""Ports for masters and tasks that did not get their declared port: above those of services, below the
+ephemeral ports of the kernel."""
 
 
 class DoesNotFit(StaleState):
@@ -53,7 +45,8 @@ class DoesNotFit(StaleState):
 def start_jobs(steps: Sequence[StartJob], epoch: int) -> None:
     """Start jobs of one team, user and pool: all or none. Raise StaleState, DoesNotFit."""
     check_epoch("cycle", epoch)
-    jobs = load_jobs([step.job_id for step in steps])
+    found = Job.objects.in_bulk([step.job_id for step in steps])
+    jobs = [found[step.job_id] for step in steps]
     job, tasks, parents = jobs[0], [task for step in steps for task in step.tasks], load_parents()
     assert len({(job.team_id, job.user_id, job.pool_id) for job in jobs}) == 1, "limits are locked once for all"
     quotas, own = lock_limits(job, parents)
@@ -71,32 +64,49 @@ def start_jobs(steps: Sequence[StartJob], epoch: int) -> None:
 def lock_limits(job: Job, parents: Mapping[int, int | None]) -> tuple[list[Quota], UserLimit]:
     """Lock quotas from the root team down, then the user's limit."""
     chain = team_chain(job.team_id, parents)
-    quotas = [row for team in reversed(chain) for row in lock_quota(team, job.pool_id)]
+    quotas = [row for team in reversed(chain) for row in lock_rows(Quota.objects.filter(team=team, pool=job.pool_id))]
     if not quotas or quotas[-1].team_id != job.team_id:
         raise DoesNotFit(kind="quota", was="deleted")
-    own = lock_user_limit(job.user_id)
+    limit = UserLimit.objects.filter(user=job.user_id)
+    own = lock_rows(limit)
     if not own:
         ensure_user_limit(job.user)
-        own = lock_user_limit(job.user_id)
+        own = lock_rows(limit.all())
     return quotas, own[0]
+
+
+def lock_nodes(pks: Iterable[int]) -> dict[int, Node]:
+    """Lock nodes, then read their pools."""
+    return {node.pk: node for node in lock_rows(Node.objects.filter(pk__in=set(pks)).prefetch_related("pool"))}
+
+
+def lock_cards(pks: Iterable[int]) -> dict[int, Gpu]:
+    """Lock cards, then read their pools."""
+    cards = Gpu.objects.filter(pk__in=set(pks)).select_related("node").prefetch_related("pool")
+    return {gpu.pk: gpu for gpu in lock_rows(cards)}
 
 
 def check_teams(job: Job, quotas: list[Quota], ask: Amounts, parents: Mapping[int, int | None]) -> None:
     for quota in quotas:
-        held = sum_teams(list_subtree(quota.team_id, parents), job.pool_id)
+        below = list_subtree(quota.team_id, parents)
+        held = Holding.objects.live().filter(pool=job.pool_id, team__in=below).totals()
         _check("team_limit", held, ask, quota.limits())
 
 
 def check_user(job: Job, own: UserLimit, ask: Amounts, more: int) -> None:
     """Check the locked user limit. more: jobs to start."""
-    limit = own.effective(load_everyone())
+    limit = own.effective(get_default_limit())
     limits = (limit["gpu_milli"], limit["cpu_milli"], limit["memory_mib"])
-    _check("user_limit", sum_user(job.user_id), ask, limits)
+    _check("user_limit", Holding.objects.live().filter(user=job.user_id).totals(), ask, limits)
     if not more:
         return
     running = count_active(job.user_id)
     if limit["jobs_running"] is not None and running + more > limit["jobs_running"]:
         raise DoesNotFit(kind="rate_policy", was=running)
+
+
+def count_active(user_id: int) -> int:
+    return Job.objects.filter(user=user_id, state__in=JOB_ACTIVE).count()
 
 
 def check_nodes(tasks: Iterable[TaskStart], nodes: dict[int, Node]) -> None:
@@ -112,10 +122,25 @@ def check_nodes(tasks: Iterable[TaskStart], nodes: dict[int, Node]) -> None:
         _check("node", (0, cpu, memory), tuple(asks[pk]), (None, node.cpu_sellable_milli, node.memory_mib))
 
 
+def sum_nodes(node_ids: Iterable[int]) -> dict[int, Amounts]:
+    """Return {node: taken}."""
+    taken = Holding.objects.live().filter(node__in=list(node_ids)).totals_by("node")
+    return {node: amounts for (node,), amounts in taken.items()}
+
+
 def check_maintenance(jobs: Iterable[Job], nodes: Iterable[int]) -> None:
     """Refuse jobs that would run into maintenance."""
     if planned := find_maintenance(nodes, max(get_time_s(job) for job in jobs)):
         raise DoesNotFit(kind="maintenance", was=f"from {planned.begins_at}")
+
+
+def find_maintenance(node_ids: Iterable[int], time_s: float) -> Maintenance | None:
+    """Return the first maintenance there within `time_s`."""
+    planned = load_maintenance(Now())
+    if not planned:
+        return None
+    ends_at = database_now() + timedelta(seconds=time_s) if isfinite(time_s) else None
+    return first_before(planned, node_ids, ends_at)
 
 
 def check_gpus(tasks: Iterable[TaskStart], gpus: dict[int, Gpu], jobs: Sequence[Job]) -> None:
@@ -134,6 +159,13 @@ def check_gpus(tasks: Iterable[TaskStart], gpus: dict[int, Gpu], jobs: Sequence[
             raise DoesNotFit(kind="gpu", was=str(gpu))
         room = (gpu.sellable_mib, 100, gpu.max_slices)
         _check("gpu", taken.get(pk, NOTHING), tuple(asks[pk]), room)
+
+
+def sum_cards(gpu_ids: Iterable[int]) -> dict[int, tuple[int, int, int]]:
+    """Return {card: (MiB, percent, tasks) taken}."""
+    taken = Holding.objects.live().filter(gpu__in=list(gpu_ids)).order_by().values_list("gpu")
+    columns = {"mib": Sum("gpu_memory_mib"), "percent": Sum("gpu_compute_percent"), "count": Count("pk")}
+    return {gpu: (mib, percent, count) for gpu, mib, percent, count in taken.annotate(**columns)}
 
 
 def check_growth(gpu: Gpu, memory_mib: int, compute_percent: int) -> None:
@@ -155,11 +187,12 @@ def assign_tasks(steps: Sequence[StartJob], nodes: dict[int, Node], gpus: dict[i
     for step in steps:
         _fill_gang(step, of_job[step.job_id], known[step.job_id])
     placed = [(known[step.job_id][place.rank], place) for step in steps for place in step.tasks]
-    write_holdings(row for task, place in placed for row in _holdings(task, place, gpus))
+    Holding.objects.bulk_create(row for task, place in placed for row in _holdings(task, place, gpus))
     taken = load_taken_ports(nodes)
     moves = [move for step in steps for move in _moves(step, known[step.job_id], nodes, gpus, taken, epoch)]
     move_tasks(moves, actor=SCHEDULER)
-    clear_wait([locked.pk for locked in jobs])
+    waited = Job.objects.filter(pk__in=[locked.pk for locked in jobs])
+    waited.update(wait_reasons=[], wait_position=None, wait_of=None)
     hint("reconcile")
 
 
@@ -202,6 +235,34 @@ def _moves(
         moves.append(TaskMove(task, TaskState.ASSIGNED, params=told, also=columns))
         taken[node.pk].add(master)
     return moves
+
+
+def load_taken_ports(nodes: Iterable[int]) -> dict[int, set[int]]:
+    """Return {node id: its tasks' ports}. Callers lock the nodes."""
+    taken: dict[int, set[int]] = {node: set() for node in nodes}
+    for node, ports in Task.objects.holding().filter(node__in=taken).values_list("node", "ports"):
+        taken[node] |= set(ports.values())
+    return taken
+
+
+def find_free_port(taken: set[int], start: int = 0) -> int:
+    """Take the first free port, searching from `start`."""
+    port = next(port for port in (PORTS[(start + i) % len(PORTS)] for i in range(len(PORTS))) if port not in taken)
+    taken.add(port)
+    return port
+
+
+def map_ports(job: Job, task: Task, taken: set[int], *, alone: bool = False) -> dict[str, int]:
+    """Return {declared: actual} ports. Batch jobs keep free ones; notebooks do not, since other programs use theirs.
+
+    The task's own start of search avoids early reuse. alone: own address.
+    """
+    given: dict[str, int] = {}
+    for declared in declared_ports(from_json(job.spec), task.role, task.rank):
+        keep = (alone or job.kind != JobKind.INTERACTIVE) and declared not in taken
+        given[str(declared)] = declared if keep else find_free_port(taken, task.uuid.int)
+        taken.add(given[str(declared)])
+    return given
 
 
 def _totals(tasks: Iterable[TaskStart]) -> Amounts:

@@ -9,11 +9,11 @@ from django.db import transaction
 from common.errors import StaleState
 from events.bus import SCHEDULER, hint
 from jobs.lifecycle import TaskMove, load_attempt, lock_job, move_tasks
+from jobs.models import Job
 from jobs.states import TaskState
 from scheduler.commit.explaining import explain_jobs
 from scheduler.commit.starting import start_jobs
 from scheduler.commit.steps import ExplainJobs, StartJob, Step, StopJob
-from scheduler.commit.store import load_job
 from scheduler.lease import check_epoch
 
 log = logging.getLogger("tessera.commit")
@@ -94,7 +94,7 @@ def stop_job(step: StopJob, epoch: int) -> None:
     tasks = load_attempt(job)
     if job.stop_requested_at is not None or any(task.state not in STOPPABLE for task in tasks):
         raise StaleState(kind="job", was=job.state)
-    params = {"team": load_job(step.to).team.name} if step.to is not None else {}
+    params = {"team": Job.objects.get(pk=step.to).team.name} if step.to is not None else {}
     moves = [TaskMove(task, TaskState.STOPPING, step.reason, params) for task in tasks]
     move_tasks(moves, actor=SCHEDULER)
     hint("reconcile")

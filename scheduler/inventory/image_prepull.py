@@ -22,7 +22,7 @@ from runtimes.contract.node import IMAGE
 from runtimes.contract.runtime import Runtime
 from runtimes.contract.task import TaskSpec
 from runtimes.images.names import make_image_key
-from scheduler.commit.store import sum_nodes
+from scheduler.commit.starting import sum_nodes
 from scheduler.lease import check_epoch
 
 log = logging.getLogger("tessera.fetching")

@@ -16,8 +16,7 @@ from jobs.states import HOLDING, TaskState
 from quotas.models import Holding, load_parents
 from runtimes.contract.errors import Rejected
 from runtimes.contract.runtime import Runtime
-from scheduler.commit.starting import DoesNotFit, check_growth, check_teams, check_user, lock_limits
-from scheduler.commit.store import end_share, load_share, lock_cards, write_holdings
+from scheduler.commit.starting import DoesNotFit, check_growth, check_teams, check_user, lock_cards, lock_limits
 from scheduler.lease import check_epoch
 from scheduler.reconcile.compare import Resize
 from scheduler.reconcile.observations import load_task, write_progress
@@ -128,7 +127,12 @@ def _close(task: Task, share: Holding, wish: dict[str, Any], kept: Share, refuse
 def _hold(task: Task, share: Holding, now: Share, wish: dict[str, Any]) -> None:
     """Replace a changed holding by a new row: reports read both."""
     if now != get_share(share):
-        end_share(share)
+        Holding.objects.filter(pk=share.pk).release()
         whose = {name: getattr(share, name) for name in ("task", "team_id", "user_id", "pool_id", "node_id", "gpu_id")}
-        write_holdings([Holding(**whose, numa=share.numa, **{COLUMNS[name]: value for name, value in now.items()})])
+        Holding.objects.create(**whose, numa=share.numa, **{COLUMNS[name]: value for name, value in now.items()})
     write_progress(task.uuid.hex, {"cards": [{**task.cards[0], **now}], "resize": wish})
+
+
+def load_share(uuid: str) -> Holding:
+    """Load a single-card task's holding."""
+    return Holding.objects.live().get(task=uuid, gpu__isnull=False)

@@ -9,7 +9,7 @@ from loop.mutants import Bug, calling, replacing, returning, without_argument, w
 from jobs import control, lifecycle
 from jobs.models import Job
 from scheduler import lease
-from scheduler.commit import starting, store
+from scheduler.commit import starting
 from scheduler.core.queueing import grow, maintenance
 from scheduler.loading import change_detection, snapshots
 from scheduler.reconcile import compare, observations, task_specs
@@ -35,7 +35,7 @@ def unlocked_jobs(pks: object) -> list[Job]:
 BUGS = (
     # the interpreter of a plan
     Bug("a start is not fenced by its epoch", starting.start_jobs, without_call("check_epoch")),
-    Bug("the team's limit is read without its lock", store.lock_quota, calling("lock_rows", list)),
+    Bug("the team's limit is read without its lock", starting.lock_limits, calling("lock_rows", list)),
     Bug("a start does not lock its job", starting.assign_tasks, calling("lock_jobs", unlocked_jobs)),
     Bug(
         "cards are counted instead of summed",
@@ -118,7 +118,7 @@ BUGS = (
     Bug("an idle cycle never looks again", change_detection.IdlePeriod.covers, returning("True")),
     # what statements ask
     Bug("any term may write", lease.check_epoch, without_argument("filter", "epoch")),
-    Bug("whoever ever ran counts", store.count_active, without_argument("filter", "state__in")),
+    Bug("whoever ever ran counts", starting.count_active, without_argument("filter", "state__in")),
     Bug("nothing is given back", lifecycle._advance_tasks, replacing("task.uuid", "None")),
 )
 

@@ -35,7 +35,7 @@ from jobs.states import TaskState
 from quotas.models import Holding, Quota, UserLimit
 from runtimes.contract.container import ContainerView, GpuUse
 from scheduler import lease
-from scheduler.commit import explaining, starting, step_runner, store
+from scheduler.commit import explaining, starting, step_runner
 from scheduler.commit.steps import CardShare, ExplainJobs, StartJob, StopJob, TaskStart
 from scheduler.core.model.types import Refusal
 from scheduler.loading import holdings, running_jobs, snapshots
@@ -143,7 +143,7 @@ def explain(side: Side, job: int, code: str, position: int) -> None:
 
 def by_owner(act: str) -> Callable[[Side, int], None]:
     def run(side: Side, pk: int) -> None:
-        job = store.load_job(pk)
+        job = Job.objects.get(pk=pk)
         getattr(control, act)(actor=job.user, job=job)
 
     return run
@@ -152,7 +152,7 @@ def by_owner(act: str) -> Callable[[Side, int], None]:
 def move_node(side: Side, place: int, wanted: str) -> None:
     with transaction.atomic():
         pk = sorted(row["id"] for row in side.rows(Node))[place]
-        node = store.lock_nodes([pk])[pk]
+        node = starting.lock_nodes([pk])[pk]
         if node.state != wanted:
             transitions.advance([transitions.Move(node)], wanted, actor=SYSTEM)
 

@@ -20,7 +20,7 @@ from jobs.models import Job
 from jobs.states import JOB_ACTIVE
 from quotas.models import Holding, UserLimit
 from quotas.services import ensure_user_limit
-from scheduler.commit import store
+from scheduler.commit import starting
 from scheduler.commit.starting import start_jobs
 from scheduler.commit.step_runner import list_batches
 from scheduler.commit.steps import CardShare, StartJob, TaskStart
@@ -136,7 +136,7 @@ def test_without_the_locks_the_same_race_oversells():
     broken = []
     for seed in range(10):
         jobs, cards = fill_world()
-        with mock.patch.object(store, "lock_rows", lambda rows, **_: list(rows.order_by("pk"))):
+        with mock.patch.object(starting, "lock_rows", lambda rows, **_: list(rows.order_by("pk"))):
             race(jobs, cards, seed)
         broken += oversold(cards)
         if broken:

@@ -15,7 +15,6 @@ from cluster.models import Gpu, Node, Pool
 from jobs.models import Job, Task
 from jobs.states import JobState, TaskState
 from quotas.models import Holding, Quota
-from scheduler.commit.store import end_share, write_holdings
 from scheduler.core.cycle import run_cycle
 from scheduler.core.model.types import Plan, Policy
 from scheduler.loading import row_cache
@@ -86,9 +85,9 @@ def some_change(people: list, dice: random.Random) -> None:
     elif change == "delay" and one:
         Job.objects.filter(pk=one.pk).update(not_before=timezone.now() + timedelta(hours=1))
     elif change == "resize" and (share := Holding.objects.live().filter(gpu__isnull=False).order_by("?").first()):
-        end_share(share)
+        Holding.objects.filter(pk=share.pk).release()
         share.pk, share.gpu_memory_mib, share.held_from = None, dice.randrange(1, 1000), timezone.now()
-        write_holdings([share])
+        share.save()
     elif change == "save":
         Task.objects.filter(state=TaskState.RUNNING).update(checkpointed_at=timezone.now())
 

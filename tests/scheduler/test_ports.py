@@ -4,7 +4,7 @@ from uuid import UUID
 
 from jobs.jobfile.spec import JobSpec, to_json
 from jobs.models import Job, JobKind, Task
-from scheduler.commit.ports import PORTS, map_ports
+from scheduler.commit.starting import PORTS, map_ports
 
 DECLARED = to_json(JobSpec(name="x", run="true", ports=(6379, 8888)))
 

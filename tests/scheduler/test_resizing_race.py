@@ -66,9 +66,7 @@ def test_without_the_locks_it_would(monkeypatch):
         starting.check_growth(gpu, memory_mib, compute_percent)
         barrier.wait(10)
 
-    monkeypatch.setattr(starting, "lock_quota", lambda team, pool: list(starting.Quota.objects.filter(team=team)))
-    monkeypatch.setattr(starting, "lock_user_limit", lambda user: list(starting.UserLimit.objects.filter(user=user)))
-    monkeypatch.setattr(resizing, "lock_cards", lambda pks: starting.Gpu.objects.in_bulk(pks))
+    monkeypatch.setattr(starting, "lock_rows", lambda rows: list(rows))
     monkeypatch.setattr(resizing, "check_growth", look_together)
     held, sells = race()
     assert held > sells
