@@ -1,7 +1,7 @@
 """HTTP client of the API: JSON, one request at a time, with retries where safe.
 
-By the standard library: `tessera ps` takes 0.35 s of CPU. One GET by httpx takes 0.5 s more, since it imports rich,
-pygments and click wherever they are installed, and by urllib3 0.1 s (medians of eleven runs).
+By http.client: `import httpx` brings `tessera --help` from 69 to 244 ms, since it loads rich, pygments and click where
+they are installed, as here. Without these it is 115 ms, and its Client then reads the CA bundle for 55 ms more.
 """
 
 import json
