@@ -46,7 +46,6 @@ STATE_TONES = {
     "NOT_READY": Tone("fault", "plug-connected-x"),
 }
 UNKNOWN = Tone("stale", "question-mark")
-REASON_TONES = {"ok": "done", "work": "work", "idle": "idle", "fault": "fault", "neutral": "done"}
 
 
 @cache

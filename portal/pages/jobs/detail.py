@@ -209,10 +209,6 @@ class JobDetail:
         """Return the first terminal name that the user may open, or ""."""
         return next((row.door for row in self.rows if row.door), "")
 
-    @property
-    def has_ports(self) -> bool:
-        return any(task.ports for task in self.view.tasks)
-
     @cached_property
     def earlier(self) -> list[TaskRow]:
         tasks = self.job.tasks.filter(attempt__lt=self.job.attempt).select_related("node")

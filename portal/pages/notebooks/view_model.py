@@ -66,10 +66,6 @@ class NotebookView:
         return self.state == NotebookState.QUEUED
 
     @property
-    def is_starting(self) -> bool:
-        return self.state == NotebookState.STARTING
-
-    @property
     def is_running(self) -> bool:
         return self.state == NotebookState.RUNNING
 
