@@ -1,6 +1,7 @@
 """Pages and actions for notebooks; 404 for those that the user may not see."""
 
-from functools import cached_property
+from collections.abc import Callable
+from functools import cached_property, wraps
 
 from django.contrib import messages
 from django.db.models import F
@@ -116,67 +117,58 @@ def stop(request: HttpRequest, notebook_id: str) -> HttpResponse:
     return _back(request, notebook)
 
 
-@require_POST
-@signed_in
-def change(request: HttpRequest, notebook_id: str) -> HttpResponse:
-    notebook = find_notebook(request.user, notebook_id)
+def changes_notebook(act: Callable[[HttpRequest, Notebook], HttpResponse]) -> Callable[..., HttpResponse]:
+    """Make an action on a notebook a view, with refusals as messages on the notebook's page."""
+
+    @require_POST
+    @signed_in
+    @wraps(act)
+    def view(request: HttpRequest, notebook_id: str) -> HttpResponse:
+        notebook = find_notebook(request.user, notebook_id)
+        try:
+            return act(request, notebook)
+        except REFUSALS as error:
+            return _refuse(request, notebook, describe_refusal(error))
+
+    return view
+
+
+@changes_notebook
+def change(request: HttpRequest, notebook: Notebook) -> HttpResponse:
     form = SettingsForm(request.user, request.POST)
     if not form.is_valid():
         return _refuse(request, notebook, " ".join(words for field in form.errors.values() for words in field))
-    try:
-        change_notebook(actor=request.user, notebook=notebook, **form.values())
-    except REFUSALS as error:
-        return _refuse(request, notebook, describe_refusal(error))
+    change_notebook(actor=request.user, notebook=notebook, **form.values())
     messages.success(request, _("Saved. The next start of %(name)s uses it.") % {"name": notebook.name})
     return _back(request, notebook)
 
 
-@require_POST
-@signed_in
-def rename(request: HttpRequest, notebook_id: str) -> HttpResponse:
-    notebook = find_notebook(request.user, notebook_id)
+@changes_notebook
+def rename(request: HttpRequest, notebook: Notebook) -> HttpResponse:
     name = request.POST.get("name", "").strip()
-    try:
-        named = change_notebook(actor=request.user, notebook=notebook, name=name)
-    except REFUSALS as error:
-        return _refuse(request, notebook, describe_refusal(error))
+    named = change_notebook(actor=request.user, notebook=notebook, name=name)
     messages.success(request, _("The notebook is now called %(name)s.") % {"name": named.name})
     return _back(request, named)
 
 
-@require_POST
-@signed_in
-def clone(request: HttpRequest, notebook_id: str) -> HttpResponse:
-    notebook = find_notebook(request.user, notebook_id)
+@changes_notebook
+def clone(request: HttpRequest, notebook: Notebook) -> HttpResponse:
     name = request.POST.get("name", "").strip()
-    try:
-        copy = clone_notebook(actor=request.user, notebook=notebook, name=name)
-    except REFUSALS as error:
-        return _refuse(request, notebook, describe_refusal(error))
+    copy = clone_notebook(actor=request.user, notebook=notebook, name=name)
     return redirect("notebook", notebook_id=copy.public_id)
 
 
-@require_POST
-@signed_in
-def extend(request: HttpRequest, notebook_id: str) -> HttpResponse:
-    notebook = find_notebook(request.user, notebook_id)
-    try:
-        extend_notebook(actor=request.user, notebook=notebook, hours=EXTEND_HOURS)
-    except REFUSALS as error:
-        return _refuse(request, notebook, describe_refusal(error))
+@changes_notebook
+def extend(request: HttpRequest, notebook: Notebook) -> HttpResponse:
+    extend_notebook(actor=request.user, notebook=notebook, hours=EXTEND_HOURS)
     return _back(request, notebook)
 
 
-@require_POST
-@signed_in
-def delete(request: HttpRequest, notebook_id: str) -> HttpResponse:
+@changes_notebook
+def delete(request: HttpRequest, notebook: Notebook) -> HttpResponse:
     """Delete after its name was typed, files only if asked."""
-    notebook = find_notebook(request.user, notebook_id)
     confirm, with_files = request.POST.get("confirm", "").strip(), request.POST.get("with_files") == "on"
-    try:
-        delete_notebook(actor=request.user, notebook=notebook, confirm=confirm, with_files=with_files)
-    except REFUSALS as error:
-        return _refuse(request, notebook, describe_refusal(error))
+    delete_notebook(actor=request.user, notebook=notebook, confirm=confirm, with_files=with_files)
     messages.success(request, _("%(name)s is deleted.") % {"name": notebook.name})
     return redirect("notebooks")
 
