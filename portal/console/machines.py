@@ -298,18 +298,7 @@ class GpuAdmin(FoundAdmin):
         "enforcement",
         "evidence",
     )
-    readonly_fields = (
-        "uuid",
-        "node",
-        "index",
-        "product",
-        "total",
-        "sellable",
-        "kept_back",
-        "simulated",
-        "enforcement",
-        "evidence",
-    )
+    readonly_fields = (*(name for name in fields if name not in GpuForm.Meta.fields), "kept_back")
     list_display = (
         "uuid",
         "node",
