@@ -2,6 +2,7 @@
 
 from django.urls import path
 
+from jobs.control import hold_job, release_job, retry_job, stop_job
 from portal.pages import apps, frame, home, images, terminal
 from portal.pages.account import notices, ssh_keys, webhooks
 from portal.pages.account import views as account
@@ -19,10 +20,10 @@ urlpatterns = [
     path("jobs/new", submit.new_job, name="job_new"),
     path("jobs/new/sync", submit.sync_job_editor, name="job_sync"),
     path("j/<str:job_id>/", jobs.show_job, name="job"),
-    path("j/<str:job_id>/stop", jobs.stop, name="job_stop"),
-    path("j/<str:job_id>/retry", jobs.retry, name="job_retry"),
-    path("j/<str:job_id>/hold", jobs.hold, name="job_hold"),
-    path("j/<str:job_id>/release", jobs.release, name="job_release"),
+    path("j/<str:job_id>/stop", jobs.act_on_job, {"service": stop_job}, name="job_stop"),
+    path("j/<str:job_id>/retry", jobs.act_on_job, {"service": retry_job}, name="job_retry"),
+    path("j/<str:job_id>/hold", jobs.act_on_job, {"service": hold_job}, name="job_hold"),
+    path("j/<str:job_id>/release", jobs.act_on_job, {"service": release_job}, name="job_release"),
     path("j/<str:job_id>/resize", jobs.resize, name="job_resize"),
     path("j/<str:job_id>/log/<uuid:task_uuid>", jobs.download_log, name="job_log"),
     path("apps/authorize", apps.authorize, name="app_authorize"),

@@ -16,7 +16,6 @@ from django.views.decorators.http import require_POST, require_safe
 
 from accounts.models import User
 from common.errors import Conflict, InvalidInput, NotFound
-from jobs.control import hold_job, release_job, retry_job, stop_job
 from jobs.models import Job, JobKind, JobQuerySet, Task
 from jobs.resizing import resize_job
 from jobs.states import JOB_ACTIVE, JobState
@@ -71,26 +70,9 @@ def show_job(request: HttpRequest, job_id: str) -> HttpResponse:
 
 @require_POST
 @signed_in
-def stop(request: HttpRequest, job_id: str) -> HttpResponse:
-    return _do(request, job_id, stop_job)
-
-
-@require_POST
-@signed_in
-def retry(request: HttpRequest, job_id: str) -> HttpResponse:
-    return _do(request, job_id, retry_job)
-
-
-@require_POST
-@signed_in
-def hold(request: HttpRequest, job_id: str) -> HttpResponse:
-    return _do(request, job_id, hold_job)
-
-
-@require_POST
-@signed_in
-def release(request: HttpRequest, job_id: str) -> HttpResponse:
-    return _do(request, job_id, release_job)
+def act_on_job(request: HttpRequest, job_id: str, service: Callable[..., Job]) -> HttpResponse:
+    """Run `service`, which the route names: stop, retry, hold or release."""
+    return _do(request, job_id, service)
 
 
 @require_POST
