@@ -38,7 +38,7 @@ class ImageView:
 
     @property
     def problem_text(self) -> str:
-        return problem_words(self.image)
+        return describe_image_problem(self.image)
 
     @property
     def where(self) -> str:
@@ -62,7 +62,7 @@ def _view(image: Image, nodes: list[str], of_nodes: int, tried: list[Fetch]) -> 
     return ImageView(image, nodes, of_nodes, fetching, failed)
 
 
-def problem_words(image: Image) -> str:
+def describe_image_problem(image: Image) -> str:
     """Return the problem with the registry's own message, or ""."""
     if not image.problem:
         return ""

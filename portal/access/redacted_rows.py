@@ -67,7 +67,7 @@ class RedactedRow:
     owner: str = ""
 
     @property
-    def team_words(self) -> str:
+    def team_label(self) -> str:
         return self.team or _("another team")
 
 
@@ -97,7 +97,7 @@ class QueueRow(RedactedRow):
     starts: str = ""
 
     @property
-    def reason_words(self) -> str:
+    def reason_text(self) -> str:
         """The first reason in the reader's language, with numbers if visible."""
         if self.reasons:
             return describe_wait(self.reasons[0])

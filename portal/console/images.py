@@ -10,7 +10,7 @@ from django.utils.translation import gettext_lazy
 from images.catalogue import delete_image, save_image, update_digest
 from images.logins import MOST_PASSWORD, delete_login, save_login
 from images.models import Image, Login
-from portal.image_view import problem_words, view_images
+from portal.image_view import describe_image_problem, view_images
 
 
 class ImageAdmin(admin.ModelAdmin):
@@ -48,7 +48,7 @@ class ImageAdmin(admin.ModelAdmin):
         for image in images:
             if update_digest(image):
                 image.refresh_from_db()
-                self.message_user(request, f"{image.alias}: {problem_words(image)}", "WARNING")
+                self.message_user(request, f"{image.alias}: {describe_image_problem(image)}", "WARNING")
 
     @admin.display(description=gettext_lazy("already on"))
     def where(self, image: Image) -> str:
@@ -61,7 +61,7 @@ class ImageAdmin(admin.ModelAdmin):
 
     @admin.display(description=gettext_lazy("problem"))
     def trouble(self, image: Image) -> str:
-        return problem_words(image) or "–"
+        return describe_image_problem(image) or "–"
 
 
 class LoginForm(forms.ModelForm):

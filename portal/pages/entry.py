@@ -10,6 +10,8 @@ from common.errors import NotSignedIn
 
 
 def signed_in(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+    """Decorate a view for signed-in users; others are sent to sign in and back."""
+
     @wraps(view)
     def guarded(request: HttpRequest, *args: object, **named: object) -> HttpResponse:
         if not request.user.is_authenticated:

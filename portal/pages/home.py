@@ -52,7 +52,8 @@ class QuotaLine:
     limit: int | None
 
     @property
-    def words(self) -> str:
+    def usage_text(self) -> str:
+        """Usage against guarantee and limit, in a sentence."""
         params = {name: show_gpu(getattr(self, name) or 0) for name in ("used", "guarantee", "limit")}
         if self.limit is None:
             return _("GPUs: %(used)s used, %(guarantee)s guaranteed, no limit") % params
@@ -127,6 +128,7 @@ class Desk:
 
     @property
     def is_new(self) -> bool:
+        """Whether the user has done nothing yet, and sees first steps."""
         return not self.going and not self.ended and not self.has_notebooks
 
     @cached_property
@@ -138,7 +140,7 @@ class Desk:
         return SshKey.objects.live().filter(user=self.user).exists()
 
     @cached_property
-    def late(self) -> bool:
+    def is_scheduler_late(self) -> bool:
         return scheduler_late()
 
     def _mine(self):

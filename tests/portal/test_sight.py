@@ -34,7 +34,7 @@ def test_a_stranger_sees_a_waiting_job_by_team_size_and_reason_code_only(cast):
     assert (row.team, row.gpu, row.state, row.reason, row.position) == ("nlp", "1/4", "QUEUED", "held", 1)
     for secret in ("secret-plan", "ada", "bob", "hush", job.public_id, str(job.uuid)):
         assert secret not in texts(row)
-    assert row.reason_words == "held by someone"
+    assert row.reason_text == "held by someone"
 
 
 def test_a_team_mate_sees_the_whole_row(cast):
@@ -42,13 +42,13 @@ def test_a_team_mate_sees_the_whole_row(cast):
     Job.objects.update(wait_reasons=[{"code": "held", "params": {"who": "bob"}}])
     (row,) = queue_rows(cast.bob)
     assert (row.full, row.own, row.name, row.owner, row.job_id) == (True, False, "secret-plan", "ada", job.public_id)
-    assert row.reason_words == "held by bob"
+    assert row.reason_text == "held by bob"
 
 
 def test_private_visibility_hides_the_team_as_well(cast, running, settings):
     settings.TESSERA_VISIBILITY = "private"
     (row,) = active_rows(cast.eve)
-    assert (row.team, row.team_words) == ("", "another team")
+    assert (row.team, row.team_label) == ("", "another team")
     assert "nlp" not in texts(row) and "nlp" not in texts(gpu_slices(cast.eve)[0])
 
 

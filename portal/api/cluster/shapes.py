@@ -75,7 +75,7 @@ class QueueRowShape(WhoseShape):
     position = serializers.IntegerField(allow_null=True)
     of = serializers.IntegerField(allow_null=True)
     reason = serializers.CharField(allow_blank=True)
-    reason_text = serializers.CharField(source="reason_words", allow_blank=True)
+    reason_text = serializers.CharField(allow_blank=True)
     reasons = serializers.SerializerMethodField()
     priority = serializers.SerializerMethodField()
     submitted_at = serializers.DateTimeField(allow_null=True)

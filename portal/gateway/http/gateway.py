@@ -22,7 +22,7 @@ from portal.gateway.http.cookies import Tossed, read_cookie, session_cookie
 from portal.gateway.http.cross_origin import is_visit, refusal
 from portal.gateway.http.grant_cache import GrantCache
 from portal.gateway.http.relay import NotStarted, relay
-from portal.gateway.http.responses import Answer, Words, in_words, language_of
+from portal.gateway.http.responses import Answer, Words, build_error_answer, language_of
 from portal.gateway.http.scope import Application, Message, Receive, Request, Send, read_scope
 from portal.gateway.http.sign_in import ENTER, ask_portal, redeem
 from portal.gateway.http.tensorboards import TensorBoards
@@ -184,7 +184,7 @@ def _no_answer(visit: Visit, request: Request, why: Exception) -> Answer:
 
 
 def _say(status: int, words: Words, request: Request) -> Answer:
-    return in_words(status, words, request.method, request.headers)
+    return build_error_answer(status, words, request.method, request.headers)
 
 
 async def _send_answer(answer: Answer, send: Send) -> None:

@@ -44,15 +44,17 @@ def redirect(to: str, *cookies: tuple[bytes, bytes]) -> Answer:
     return Answer(302, [(b"location", to.encode("ascii")), *cookies, *SEALED])
 
 
-def in_words(status: int, words: Words, method: str, headers: Headers) -> Answer:
+def build_error_answer(status: int, words: Words, method: str, headers: Headers) -> Answer:
     """Return an HTML page for a navigation, else problem+json (RFC 9457)."""
     if not is_visit(method, headers):
         about = {"type": f"urn:tessera:problem:{words.code}", "title": words.title, "status": status}
         body = json.dumps({**about, "detail": words.cause, "code": words.code}).encode()
-        return _sealed(status, b"application/problem+json", body, CLOSED, words)
+        return _build_answer(status, b"application/problem+json", body, CLOSED, words)
     nonce = secrets.token_urlsafe(16)
     page = render_to_string("apps/page.html", {"words": words, "nonce": nonce, "language": translation.get_language()})
-    return _sealed(status, b"text/html; charset=utf-8", page.encode(), f"{CLOSED}; style-src 'nonce-{nonce}'", words)
+    return _build_answer(
+        status, b"text/html; charset=utf-8", page.encode(), f"{CLOSED}; style-src 'nonce-{nonce}'", words
+    )
 
 
 def language_of(headers: Headers, chosen: str = "") -> str:
@@ -63,7 +65,7 @@ def language_of(headers: Headers, chosen: str = "") -> str:
     return translation.get_language_from_request(asked)
 
 
-def _sealed(status: int, kind: bytes, body: bytes, policy: str, words: Words) -> Answer:
+def _build_answer(status: int, kind: bytes, body: bytes, policy: str, words: Words) -> Answer:
     again = [(b"retry-after", str(words.wait_s).encode())] if words.wait_s else []
     length = [(b"content-type", kind), (b"content-length", str(len(body)).encode())]
     return Answer(status, [*length, (b"content-security-policy", policy.encode()), *again, *SEALED], body)

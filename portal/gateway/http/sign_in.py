@@ -11,7 +11,7 @@ from portal.access.app_sessions import SESSION_S, redeem_code
 from portal.gateway.http import error_texts
 from portal.gateway.http.cookies import STATE_S, read_cookie, session_cookie, set_cookie, state_cookie, usable_state
 from portal.gateway.http.cross_origin import Headers
-from portal.gateway.http.responses import Answer, in_words, redirect
+from portal.gateway.http.responses import Answer, build_error_answer, redirect
 
 ENTER = "/.tessera/enter"
 PATH = re.compile(r"/[!-~]{0,2000}")
@@ -30,9 +30,9 @@ async def redeem(label: str, query: str, method: str, headers: Headers) -> Answe
     given = parse_qs(query)
     code, state = given.get("code", [""])[0], given.get("state", [""])[0]
     if method != "GET" or not state or read_cookie(headers, state_cookie(label)) != state:
-        return in_words(400, error_texts.code_gone(), method, headers)
+        return build_error_answer(400, error_texts.code_gone(), method, headers)
     found = await database_sync_to_async(redeem_code)(label=label, code=code, state=state)
     if found is None:
-        return in_words(400, error_texts.code_gone(), method, headers)
+        return build_error_answer(400, error_texts.code_gone(), method, headers)
     secret, path = found
     return redirect(app_origin(label) + path, set_cookie(session_cookie(label), secret, SESSION_S))

@@ -57,6 +57,7 @@ class DeliveryView:
 
     @property
     def result(self) -> str:
+        """Say how the last attempt went."""
         words = ERROR_MESSAGES["refused"] if self.row.sent_at else ERROR_MESSAGES.get(self.row.error, self.row.error)
         return str(words) % {"status": self.row.status}
 
@@ -86,6 +87,7 @@ class WebhookView:
 
     @property
     def why(self) -> str:
+        """Say why the webhook was disabled, or ""."""
         return str(WEBHOOK_WHY.get(self.row.disabled_why, ""))
 
     @property

@@ -17,6 +17,7 @@ ORDER = ("bad", "note", "ok")
 @require_safe
 @signed_in
 def show_checks(request: HttpRequest) -> HttpResponse:
+    """Show what `tessera doctor` finds, worst first."""
     require(request.user, "node.change")
     found = sorted(list_pool_faults(), key=lambda finding: ORDER.index(finding.tone))
     context = {"findings": found, "answer": checks_answer(found)}

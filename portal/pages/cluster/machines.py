@@ -95,14 +95,15 @@ class Card:
         return _("GPU %(index)s of %(node)s") % {"index": self.view.place, "node": self.view.node}
 
     @property
-    def is_open(self) -> bool:
+    def is_schedulable(self) -> bool:
+        """Whether something can start on this card: healthy, its machine not closed."""
         return self.view.healthy and not self.closed
 
     @property
     def free_milli(self) -> int:
         """Return the thousandths of the card that a new task could get."""
         view = self.view
-        if not self.is_open or len(view.slices) >= view.max_slices:
+        if not self.is_schedulable or len(view.slices) >= view.max_slices:
             return 0
         return min(1000 * view.free_mib // max(view.sellable_mib, 1), 10 * view.free_percent)
 
@@ -111,9 +112,9 @@ class Card:
         return sum(part.milli for part in self.view.slices)
 
     @cached_property
-    def hosts(self) -> list[str]:
+    def fitting_sizes(self) -> list[str]:
         """Return the SIZES with room now."""
-        return [size for size in SIZES if self.is_open and self._could_host(size)]
+        return [size for size in SIZES if self.is_schedulable and self._could_host(size)]
 
     @property
     def enforcement(self) -> str:
@@ -142,7 +143,7 @@ class Card:
         if kind == "work" and owner is None and not part.own:
             kind = "other"
         size = show_memory(part.memory_mib)
-        who = _("mine") if part.own else part.team_words
+        who = _("mine") if part.own else part.team_label
         state = str(TaskState(part.state).label)
         whose = [part.job_id, part.name, part.owner] if part.full else []
         return Segment(
@@ -150,7 +151,7 @@ class Card:
             share=part.memory_mib,
             words=self._label(part.memory_mib, who, show_gpu(part.milli)),
             note=part.name or part.job_id if part.full and not self._is_narrow(part.memory_mib) else "",
-            title=" · ".join(filter(None, [part.team_words, *whose, show_gpu(part.milli), size, state])),
+            title=" · ".join(filter(None, [part.team_label, *whose, show_gpu(part.milli), size, state])),
             href=reverse("job", args=[part.job_id]) if part.full else "",
             owner=owner,
             mine=part.own,
@@ -201,20 +202,23 @@ class Machine:
 
     @cached_property
     def maintenance(self) -> list[tuple[str, bool]]:
+        """Its maintenance, current or planned: (sentence, whether it has begun)."""
         now = timezone.now()
-        return [(maintenance_words(self.node.name, row, now), row.begins_at <= now) for row in self.view.maintenance]
+        return [(describe_maintenance(self.node.name, row, now), row.begins_at <= now) for row in self.view.maintenance]
 
     @property
-    def stale(self) -> bool:
+    def is_stale(self) -> bool:
+        """Whether nothing was heard of it for too long to trust what is shown."""
         return timezone.now() - self.node.last_seen_at > STALE_AFTER
 
     @property
-    def models(self) -> list[tuple[str, int]]:
+    def model_counts(self) -> list[tuple[str, int]]:
+        """Card models with the number of each."""
         names = [card.view.model for card in self.cards]
         return [(name, names.count(name)) for name in dict.fromkeys(names)]
 
     @property
-    def simulated(self) -> bool:
+    def has_simulated_cards(self) -> bool:
         return any(card.view.simulated for card in self.cards)
 
     @property
@@ -302,7 +306,7 @@ class Machine:
         return [
             {
                 "id": part["id"],
-                "cpus": spans(part.get("cpus", [])),
+                "cpus": show_ranges(part.get("cpus", [])),
                 "memory_mib": part.get("memory_mib"),
                 "gpus": ", ".join(card.view.place for card in self.cards if card.view.numa == part["id"]),
             }
@@ -333,10 +337,10 @@ def build_machines(views: Iterable[NodeView]) -> list[Machine]:
     return [Machine(view, numbers) for view in views]
 
 
-def summary_of(machines: list[Machine]) -> Summary:
+def sum_machines(machines: list[Machine]) -> Summary:
     return Summary(
         nodes=len(machines),
-        ready=sum(machine.node.state == NodeState.READY and not machine.stale for machine in machines),
+        ready=sum(machine.node.state == NodeState.READY and not machine.is_stale for machine in machines),
         gpus=sum(len(machine.cards) for machine in machines),
         gpu_free=sum(machine.free_milli for machine in machines),
         gpu_held=sum(machine.held_milli for machine in machines),
@@ -348,7 +352,7 @@ def summary_of(machines: list[Machine]) -> Summary:
     )
 
 
-def maintenance_words(node: str, row: Maintenance, now: datetime) -> str:
+def describe_maintenance(node: str, row: Maintenance, now: datetime) -> str:
     words = (
         _("%(node)s is under maintenance until %(until)s.")
         if row.begins_at <= now
@@ -367,14 +371,16 @@ def _moment(at: datetime, now: datetime) -> str:
     return date_format(local, "H:i" if local.date() == timezone.localtime(now).date() else "Y-m-d H:i")
 
 
-def size_words(size: str) -> str:
+def show_gpu_size(size: str) -> str:
+    """Show one of SIZES: "½", "4 GB", "8"."""
     ask = parse_gpu(size)
     if ask.part is not None:
         return show_gpu(1000 * ask.part[0] // ask.part[1])
     return f"{ask.memory_gb} GB" if ask.memory_gb is not None else str(ask.count)
 
 
-def spans(numbers: Iterable[int]) -> str:
+def show_ranges(numbers: Iterable[int]) -> str:
+    """Show numbers as ranges: "0-3, 8"."""
     parts: list[list[int]] = []
     for number in sorted(numbers):
         if parts and number == parts[-1][1] + 1:

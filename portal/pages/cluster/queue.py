@@ -36,22 +36,23 @@ class Line:
 
     @property
     def ask(self) -> str:
-        return " + ".join(ask_words(gpu, tasks) for gpu, tasks in self.row.asks)
+        return " + ".join(describe_ask(gpu, tasks) for gpu, tasks in self.row.asks)
 
     @property
     def priority(self) -> str:
         return "" if self.row.priority is None else str(Priority(self.row.priority).label)
 
     @property
-    def state_words(self) -> str:
+    def state_label(self) -> str:
         return str(JobState(self.row.state).label)
 
     @property
     def code(self) -> str:
+        """The reason's code, or "" while there is none."""
         return "" if self.row.reason == "unexplained" else self.row.reason
 
 
-def ask_words(gpu: str, tasks: int) -> str:
+def describe_ask(gpu: str, tasks: int) -> str:
     """Describe equal tasks' request: "4 × (8 × H100)"."""
     words = describe_gpu(parse_gpu(gpu))
     return words if tasks == 1 else _("%(tasks)s × (%(ask)s)") % {"tasks": tasks, "ask": words}

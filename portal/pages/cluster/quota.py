@@ -42,7 +42,8 @@ class Line:
     limit: int | None
 
     @property
-    def words(self) -> str:
+    def guarantee_text(self) -> str:
+        """Usage against guarantee and limit: "3 = 2 guaranteed + 1 borrowed, limit 4"."""
         limit = _("no limit") if self.limit is None else _("limit %(limit)s") % {"limit": self.show(self.limit)}
         numbers = {"used": self.show(self.used), "guarantee": self.show(self.guarantee), "limit": limit}
         if not self.guarantee:
@@ -61,13 +62,15 @@ class Line:
         return self.limit is not None and not self.is_full and 10 * self.used >= 9 * self.limit
 
     @property
-    def plain(self) -> str:
+    def usage_text(self) -> str:
+        """Usage against the limit: "3 of 4"."""
         if self.limit is None:
             return _("%(used)s, no limit") % {"used": self.show(self.used)}
         return _("%(used)s of %(limit)s") % {"used": self.show(self.used), "limit": self.show(self.limit)}
 
     @property
     def segments(self) -> list[Segment]:
+        """The bar's parts, used and free; none without a limit."""
         if self.limit is None:
             return []
         parts = (("work", min(self.used, self.limit)), ("free", max(self.limit - self.used, 0)))
@@ -113,12 +116,17 @@ def show_quota(request: HttpRequest) -> HttpResponse:
     mine = set(user.memberships.values_list("team_id", flat=True))
     teams = Team.objects.all() if user.sees_all else Team.objects.filter(pk__in=mine)
     ordered = sorted(teams, key=lambda team: (team.pk not in mine, team.name))
-    quotas = [team_quota(team, user, team.pk in mine) for team in ordered]
-    context = {"quotas": quotas, "own": own_lines(user), "answer": quota_answer([q for q in quotas if q.mine])}
+    quotas = [build_team_quota(team, user, team.pk in mine) for team in ordered]
+    context = {
+        "quotas": quotas,
+        "own": user_limit_lines(user),
+        "answer": describe_quotas([q for q in quotas if q.mine]),
+    }
     return render_page(request, "quota/page.html", context, fragment="quota/_live.html")
 
 
-def quota_answer(quotas: list[TeamQuota]) -> str:
+def describe_quotas(quotas: list[TeamQuota]) -> str:
+    """Sum up one's teams' quotas in a sentence."""
     lines = [pool.lines[0] for quota in quotas for pool in quota.pools]
     if not lines:
         return _("None of your teams has a quota yet.")
@@ -131,19 +139,20 @@ def quota_answer(quotas: list[TeamQuota]) -> str:
     return _("%(used)s GPUs held, %(guarantee)s guaranteed.") % numbers
 
 
-def team_quota(team: Team, user: User, mine: bool) -> TeamQuota:
+def build_team_quota(team: Team, user: User, mine: bool) -> TeamQuota:
     """Return a team's quotas; usage includes sub-teams."""
     below = list_subtree(team.pk, load_parents())
     held = Holding.objects.live().filter(team__in=below).totals_by("pool")
     rows = Quota.objects.filter(team=team).select_related("pool").order_by("pool__name")
-    pools = [
-        PoolLines(row.pool.name, row.pool.shared, quota_lines(row, held.get((row.pool_id,), NOTHING)), whole_words(row))
-        for row in rows
-    ]
-    return TeamQuota(team, mine, pools, team_members(team, user))
+    pools = []
+    for row in rows:
+        lines = build_quota_lines(row, held.get((row.pool_id,), NOTHING))
+        pools.append(PoolLines(row.pool.name, row.pool.shared, lines, describe_whole_nodes(row)))
+    return TeamQuota(team, mine, pools, load_members(team, user))
 
 
-def whole_words(quota: Quota) -> str:
+def describe_whole_nodes(quota: Quota) -> str:
+    """Say how many whole nodes the quota guarantees, or ""."""
     words = ngettext(
         "%(nodes)s whole node of %(cards)s cards is guaranteed",
         "%(nodes)s whole nodes of %(cards)s cards are guaranteed",
@@ -152,12 +161,12 @@ def whole_words(quota: Quota) -> str:
     return words % {"nodes": quota.whole_nodes, "cards": quota.cell} if quota.whole_nodes else ""
 
 
-def quota_lines(quota: Quota, held: Amounts) -> list[Line]:
+def build_quota_lines(quota: Quota, held: Amounts) -> list[Line]:
     numbers = zip(SHOWS, held, quota.guarantees(), quota.limits(), strict=True)
     return [Line(str(name), show, used, guarantee, limit) for (name, show), used, guarantee, limit in numbers]
 
 
-def team_members(team: Team, user: User) -> list[Member]:
+def load_members(team: Team, user: User) -> list[Member]:
     held = {key[0]: total for key, total in Holding.objects.live().filter(team=team).totals_by("user").items()}
     jobs = Job.objects.filter(team=team).open().order_by().values_list("user", "state").annotate(n=Count("pk"))
     counts: Counter = Counter()
@@ -179,7 +188,8 @@ def team_members(team: Team, user: User) -> list[Member]:
     ]
 
 
-def own_lines(user: User) -> list[Line]:
+def user_limit_lines(user: User) -> list[Line]:
+    """Return the user's usage and limits, over all pools."""
     everyone = get_default_limit()
     limits = (UserLimit.objects.filter(user=user).first() or everyone).effective(everyone)
     held = add_amounts(Holding.objects.live().filter(user=user).totals_by("pool").values())

@@ -19,7 +19,7 @@ from events.models import Event
 from images.image_locations import list_images_on_node
 from jobs.states import TaskState
 from portal.access.redacted_rows import node_views
-from portal.pages.cluster.machines import SIZES, Card, Machine, Summary, build_machines, size_words, summary_of
+from portal.pages.cluster.machines import SIZES, Card, Machine, Summary, build_machines, show_gpu_size, sum_machines
 from portal.pages.entry import signed_in
 from portal.partial import render_page
 from portal.templatetags.amounts import gpu_sum
@@ -70,7 +70,7 @@ class Size:
 @require_safe
 def show_cluster(request: HttpRequest) -> HttpResponse:
     machines = build_machines(node_views(cast(User, request.user)))
-    summary = summary_of(machines)
+    summary = sum_machines(machines)
     context = {"machines": machines, "summary": summary, "answer": cluster_answer(summary)}
     return render_page(request, "cluster/list.html", context, fragment="cluster/_list_live.html")
 
@@ -134,7 +134,7 @@ def cluster_answer(summary: Summary) -> str:
 def map_answer(cards: list[Card]) -> str:
     if not cards:
         return ""
-    whole = sum(card.is_open and not card.view.slices for card in cards)
+    whole = sum(card.is_schedulable and not card.view.slices for card in cards)
     numbers = {"free": gpu_sum(sum(card.free_milli for card in cards)), "all": len(cards), "whole": whole}
     return _("%(free)s of %(all)s cards free; %(whole)s of them whole.") % numbers
 
@@ -149,7 +149,10 @@ def node_answer(machine: Machine) -> str:
 
 
 def build_sizes(cards: list[Card], chosen: str) -> list[Size]:
-    return [Size(size, size_words(size), sum(size in card.hosts for card in cards), size == chosen) for size in SIZES]
+    return [
+        Size(size, show_gpu_size(size), sum(size in card.fitting_sizes for card in cards), size == chosen)
+        for size in SIZES
+    ]
 
 
 def teams_on(cards: list[Card]) -> list[tuple[str, str]]:
@@ -160,7 +163,7 @@ def teams_on(cards: list[Card]) -> list[tuple[str, str]]:
 
 def node_events(machine: Machine) -> list[NodeEvent]:
     rows = Event.objects.filter(kind=machine.node.KIND, object_id=machine.node.pk).order_by("-id")[:MOST_EVENTS]
-    return [NodeEvent(row.at, row.actor, _event_words(row)) for row in rows]
+    return [NodeEvent(row.at, row.actor, _describe_event(row)) for row in rows]
 
 
 def links_explained(machine: Machine) -> list[tuple[str, str]]:
@@ -168,7 +171,7 @@ def links_explained(machine: Machine) -> list[tuple[str, str]]:
     return [(word, str(words)) for word, words in LINK_WORDS.items() if word in used]
 
 
-def _event_words(row: Event) -> str:
+def _describe_event(row: Event) -> str:
     known = EVENT_WORDS.get(row.to_state or row.verb)
     if known is None:
         return row.verb

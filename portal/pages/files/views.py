@@ -36,6 +36,7 @@ class Fullness:
 
     @property
     def words(self) -> str:
+        """Say how full the area is."""
         numbers = {"used": show_bytes(self.used.bytes), "limit": show_bytes(self.used.limit)}
         if self.used.limit:
             words = _("%(used)s of %(limit)s used") if self.used.whole else _("at least %(used)s of %(limit)s used")

@@ -19,8 +19,8 @@ from jobs.states import JobState, TaskState
 from portal.access.app_links import link_to_port, link_to_tensorboard
 from portal.pages.cluster.scheduler_pulse import scheduler_late
 from portal.pages.jobs.history import Happening, history_of
-from portal.pages.jobs.log import LogNote, note_of
-from portal.pages.jobs.view_model import JobView, Reach
+from portal.pages.jobs.log import LogNote, build_log_note
+from portal.pages.jobs.view_model import JobRights, JobView
 from portal.wording.image_pulls import task_hint
 from portal.wording.resources import describe_gpu, describe_task_count, show_elapsed, show_gpu_part
 from runtimes.log_store import LogStore
@@ -82,22 +82,23 @@ class Link:
 class TaskRow:
     """A row of the tasks table; `alone`: the job's only task; `part`: "¼" or "".
 
-    `door`: its terminal's name or ""; `opens`: its ports may be opened.
+    `terminal`: the name for one in it, or "".
     """
 
-    def __init__(self, task: Task, alone: bool, part: str, reach: Reach):
+    def __init__(self, task: Task, alone: bool, part: str, rights: JobRights):
         self.task = task
         self.part = part
         self.label = task.role if alone else f"{task.role}.{task.rank}"
         runs = task.state == TaskState.RUNNING
         whole_name = task.job.public_id if alone else f"{task.job.public_id}.{self.label}"
-        self.door = whole_name if runs and reach.may("job.enter", task.job) else ""
-        self.opens = runs and reach.may("port.open", task.job)
+        self.terminal = whole_name if runs and rights.may("job.enter", task.job) else ""
+        self.may_open_ports = runs and rights.may("port.open", task.job)
 
     @property
     def links(self) -> list[Link]:
+        """Links to the task's ports and TensorBoard, as far as the user may open them."""
         spec = from_json(self.task.job.spec)
-        if not self.opens or not settings.TESSERA_APPS_URL:
+        if not self.may_open_ports or not settings.TESSERA_APPS_URL:
             return []
         ports = role_of(spec, self.task.role).ports
         links = [Link(_("Port %(port)s") % {"port": port}, link_to_port(self.task, port)) for port in ports]
@@ -109,7 +110,9 @@ class TaskRow:
         uses = {use["uuid"]: use for use in self.task.gpu_use}
         wish = self.task.resize or {}
         part = "" if wish else self.part
-        return [card_row(card, part, uses.get(card["uuid"], {}), resize_note(wish)) for card in self.task.cards]
+        return [
+            build_card_row(card, part, uses.get(card["uuid"], {}), describe_resize(wish)) for card in self.task.cards
+        ]
 
     @property
     def ports(self) -> str:
@@ -117,12 +120,14 @@ class TaskRow:
 
     @property
     def exit(self) -> str:
+        """Its exit code or signal, or ""."""
         if self.task.exit_signal:
             return _("signal %(number)s") % {"number": self.task.exit_signal}
         return "" if self.task.exit_code is None else str(self.task.exit_code)
 
     @property
     def end(self) -> str:
+        """Say why it ended, or "" if it completed."""
         return describe_end(self.task.reason) if self.task.is_final and self.task.reason != "completed" else ""
 
     @property
@@ -159,13 +164,14 @@ class JobDetail:
         return len(self.view.tasks) > 1
 
     @cached_property
-    def late(self) -> bool:
+    def is_scheduler_late(self) -> bool:
         return self.view.is_waiting and scheduler_late()
 
     # ---- overview ----
 
     @property
     def phases(self) -> list[Phase]:
+        """The steps queued, starting, running and ended."""
         job, placed, started = self.job, self.view.assigned_at, self.view.started_at
         open_ = not job.is_final
         starting = Phase(
@@ -195,8 +201,9 @@ class JobDetail:
         return Phase(words, done=not waits, now=waits, since=self.job.queued_at, took=self.view.waited)
 
     @property
-    def rows(self) -> list[TaskRow]:
-        return [self._row(task) for task in self.view.tasks]
+    def task_rows(self) -> list[TaskRow]:
+        """A row for each task of the newest attempt."""
+        return [self._build_task_row(task) for task in self.view.tasks]
 
     @property
     def is_sampled(self) -> bool:
@@ -205,35 +212,37 @@ class JobDetail:
         return self.tab == "overview" and any(task.gpu_use for task in running)
 
     @property
-    def door(self) -> str:
+    def terminal(self) -> str:
         """Return the first terminal name that the user may open, or ""."""
-        return next((row.door for row in self.rows if row.door), "")
+        return next((row.terminal for row in self.task_rows if row.terminal), "")
 
     @cached_property
-    def earlier(self) -> list[TaskRow]:
+    def earlier_task_rows(self) -> list[TaskRow]:
+        """Rows of earlier attempts' tasks, newest first."""
         tasks = self.job.tasks.filter(attempt__lt=self.job.attempt).select_related("node")
-        return [self._row(task) for task in tasks.order_by("-attempt", "role", "rank")[:50]]
+        return [self._build_task_row(task) for task in tasks.order_by("-attempt", "role", "rank")[:50]]
 
-    def _row(self, task: Task) -> TaskRow:
+    def _build_task_row(self, task: Task) -> TaskRow:
         task.job = self.job
         asked = next(role["request"] for role in self.job.gang if role["role"] == task.role)
-        return TaskRow(task, not self.is_gang, show_gpu_part(parse_gpu(asked["gpu"])), self.view.reach)
+        return TaskRow(task, not self.is_gang, show_gpu_part(parse_gpu(asked["gpu"])), self.view.rights)
 
     # ---- log ----
 
     @cached_property
     def log(self) -> "TaskLog | None":
         """Return the chosen task's log, else the first's."""
-        tasks = [*self.view.tasks, *(row.task for row in self.earlier)]
+        tasks = [*self.view.tasks, *(row.task for row in self.earlier_task_rows)]
         named = [task for task in tasks if str(task.uuid) == self.chosen]
         return TaskLog((named or tasks)[0], self.job) if tasks else None
 
     @property
     def log_choices(self) -> list[dict]:
-        rows = [*self.rows, *self.earlier]
+        """The tasks whose log may be chosen; none if there is only one."""
+        rows = [*self.task_rows, *self.earlier_task_rows]
         if len(rows) < 2 or self.log is None:
             return []
-        several = bool(self.earlier)
+        several = bool(self.earlier_task_rows)
         return [
             {
                 "uuid": str(row.task.uuid),
@@ -276,28 +285,31 @@ class TaskLog:
         return str(self.task.uuid)
 
     @cached_property
-    def is_open(self) -> bool:
+    def may_grow(self) -> bool:
+        """Whether more output may come."""
         return not self.task.is_final or Task.objects.filter(pk=self.task.pk).log_awaited().exists()
 
     @cached_property
-    def note(self) -> "LogNote | None":
-        return None if self.not_begun else note_of(self.task, is_open=self.is_open)
+    def log_note(self) -> "LogNote | None":
+        """What is late or missing of the log."""
+        return None if self.has_no_log else build_log_note(self.task, is_open=self.may_grow)
 
     @property
-    def not_begun(self) -> bool:
+    def has_no_log(self) -> bool:
         """Whether there is no log to follow: pending, or never placed."""
         return self.task.state == TaskState.PENDING or (self.task.is_final and self.task.assigned_at is None)
 
     @cached_property
-    def bytes(self) -> int:
+    def size_bytes(self) -> int:
         return log_store().size(self.uuid)
 
     @property
     def awaits_output(self) -> bool:
-        return self.task.state == TaskState.RUNNING and self.bytes == 0
+        return self.task.state == TaskState.RUNNING and self.size_bytes == 0
 
     @property
-    def empty_words(self) -> str:
+    def empty_text(self) -> str:
+        """Say why the log is still empty."""
         if self.task.is_final:
             return _("It ended without any output.")
         if self.task.state in (TaskState.ASSIGNED, TaskState.STARTING):
@@ -307,7 +319,7 @@ class TaskLog:
     @property
     def download(self) -> str:
         """Return the log's URL, also before its first line, as a followed log is not redrawn; "" if none comes."""
-        nothing = self.task.is_final and self.bytes == 0
+        nothing = self.task.is_final and self.size_bytes == 0
         return "" if nothing else reverse("job_log", args=[self.job.public_id, self.task.uuid])
 
     @property
@@ -319,7 +331,8 @@ def log_store() -> LogStore:
     return LogStore(settings.TESSERA_LOGS)
 
 
-def resize_note(wish: dict) -> str:
+def describe_resize(wish: dict) -> str:
+    """Say how a resize of the slice stands, or ""."""
     if wish.get("open"):
         return _("The slice is being resized to %(gpu)s.") % {"gpu": wish["gpu"]}
     if refused := describe_resize_refusal(wish.get("refused")):
@@ -327,7 +340,7 @@ def resize_note(wish: dict) -> str:
     return ""
 
 
-def card_row(card: dict, part: str, use: dict, note: str = "") -> CardRow:
+def build_card_row(card: dict, part: str, use: dict, note: str = "") -> CardRow:
     """Describe a card of Task.cards and its use (Task.gpu_use or {})."""
     percent, whole = card["compute_percent"], card.get("whole", False)
     params = {
@@ -348,16 +361,17 @@ def card_row(card: dict, part: str, use: dict, note: str = "") -> CardRow:
     ours = mode in IN_TURNS and not whole and not simulated
     notes = (
         note,
-        unwatched_words(use),
-        full_words(use),
-        refused_words(use),
-        compute_words(use, percent) if ours else "",
+        warn_unwatched(use),
+        warn_nearly_full(use),
+        describe_refused_requests(use),
+        describe_compute_limit(use, percent) if ours else "",
     )
     said = tuple(words for words in notes if words)
-    return CardRow(show_place(card["index"]), card["uuid"], words % params, how, simulated, use_words(use), said)
+    return CardRow(show_place(card["index"]), card["uuid"], words % params, how, simulated, describe_gpu_use(use), said)
 
 
-def use_words(use: dict) -> str:
+def describe_gpu_use(use: dict) -> str:
+    """Show measured GPU memory against limit and peak."""
     if not use:
         return ""
     names = {"used": "used_mib", "limit": "limit_mib", "peak": "peak_mib"}
@@ -365,27 +379,28 @@ def use_words(use: dict) -> str:
     return _("%(used)s of %(limit)s MiB in use, peak %(peak)s") % params
 
 
-def full_words(use: dict) -> str:
+def warn_nearly_full(use: dict) -> str:
     """Warn if memory is nearly full, as the runtime's log does."""
     if not use or use["used_mib"] < FULL_AT * use["limit_mib"]:
         return ""
     return _("The slice is nearly full: requests beyond it are refused.")
 
 
-def unwatched_words(use: dict) -> str:
+def warn_unwatched(use: dict) -> str:
     if use.get("watched", True):
         return ""
     return _("Memory is not being watched right now: the watch ended and is restarting. These figures are old.")
 
 
-def compute_words(use: dict, percent: int) -> str:
+def describe_compute_limit(use: dict, percent: int) -> str:
+    """Say how the card's compute is shared."""
     if use.get("compute") == "mps":
         words = _("Compute: each program uses at most %(percent)s %% of the card's multiprocessors at once (MPS).")
         return words % {"percent": percent}
     return _("Compute is shared in turns, without a limit.")
 
 
-def refused_words(use: dict) -> str:
+def describe_refused_requests(use: dict) -> str:
     count = use.get("refused", 0)
     words = ngettext(
         "The slice refused %(count)s request for more memory.",

@@ -111,11 +111,11 @@ def locate_errors(error: PlatformError, edited: EditedJob) -> Verdict:
         name = one.pointer.split("/")[1] if one.pointer else ""
         if name in FIELDS:
             verdict.fields.setdefault(name, describe_field_error(one))
-    verdict.fixes = fixes_of(error.hints) if isinstance(error, Impossible) else []
+    verdict.fixes = build_fixes(error.hints) if isinstance(error, Impossible) else []
     return verdict
 
 
-def fixes_of(hints: Iterable[Hint]) -> list[dict]:
+def build_fixes(hints: Iterable[Hint]) -> list[dict]:
     """Return one-click fixes {field, value, words}, the smallest value of each."""
     known: dict[str, str] = {}
     for hint in hints:

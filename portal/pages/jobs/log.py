@@ -33,7 +33,7 @@ class LogNote:
         return WORDS[self.code] % {"node": self.node}
 
 
-def note_of(task: Task, *, is_open: bool) -> LogNote | None:
+def build_log_note(task: Task, *, is_open: bool) -> LogNote | None:
     """Return what is wrong with a task's log, None if nothing; `is_open`: more may come."""
     if task.node is None or task.state in (TaskState.ASSIGNED, TaskState.STARTING):  # no output yet
         return None

@@ -33,7 +33,7 @@ class StartSuggestions:
     def is_offered(self) -> bool:
         """Whether the job waits and the user may change it."""
         job = self.view.job
-        return self.view.is_waiting and job.held_at is None and self.view.reach.may("job.levers", job)
+        return self.view.is_waiting and job.held_at is None and self.view.rights.may("job.levers", job)
 
     @cached_property
     def suggestions(self) -> list[SuggestionRow]:

@@ -60,7 +60,7 @@ MAX_SCRIPT = 1024 * 1024
 def new_job(request: HttpRequest) -> HttpResponse:
     """Show the form, or submit and show errors."""
     if request.method != "POST":
-        edited = EditedJob(start_text(request.user, request.GET.get("from", "")), changes_in(request.GET))
+        edited = EditedJob(build_first_file(request.user, request.GET.get("from", "")), read_changes(request.GET))
         return _show(request, edited, validate_edited_job(edited))
     edited = read_edited_job(request.POST)
     try:
@@ -91,7 +91,7 @@ def sync_job_editor(request: HttpRequest) -> JsonResponse:
     return JsonResponse({**told, **found, "errors": verdict.fields, "lines": verdict.lines})
 
 
-def start_text(user: User, source: str) -> str:
+def build_first_file(user: User, source: str) -> str:
     """Return the first job file: an example, a copy of job `source`, or blank."""
     if source == "example":
         return EXAMPLE
@@ -107,7 +107,7 @@ def start_text(user: User, source: str) -> str:
     return dump_file(data)
 
 
-def changes_in(query: Mapping[str, str]) -> dict[str, str]:
+def read_changes(query: Mapping[str, str]) -> dict[str, str]:
     """Return {field: text} that a lever's link changes."""
     return {name: FLAG_VALUES.get(query[name], query[name]) for name in CHANGED if name in query}
 
@@ -116,12 +116,12 @@ def keep_upload(user: User, edited: EditedJob, upload: UploadedFile | None) -> N
     """Store an upload before submit, which may be refused."""
     if upload is None or edited.trouble:
         return
-    kept = keep_code(user=user, pieces=pieces_of(upload))
+    kept = keep_code(user=user, pieces=read_pieces(upload))
     edited.chosen = False
     edited.write({**edited.data, "code": kept.digest})
 
 
-def pieces_of(upload: UploadedFile) -> Iterable[bytes]:
+def read_pieces(upload: UploadedFile) -> Iterable[bytes]:
     """Return the upload as tar.gz chunks; packs a single Python file."""
     name = (upload.name or "").replace("\\", "/").rpartition("/")[2]
     if not name.endswith(".py"):
@@ -140,26 +140,30 @@ def preview(user: User, edited: EditedJob, verdict: Verdict, *, ahead: bool) -> 
     Adds refusals to `verdict`; `later`: `ahead` would say more.
     """
     if verdict.spec is None:
-        return _say("plain", _("Fix the marked fields to see where the job could start."))
+        return _build_preview("plain", _("Fix the marked fields to see where the job could start."))
     spec = replace(verdict.spec, code=None) if edited.chosen else verdict.spec
     try:
         answer = plan_job(user, spec, levers=ahead)
     except PlatformError as error:
-        refused = _refuse(error, edited, verdict)
-        return _say("plain", refused.words, [line["words"] for line in refused.lines])
+        refused = _add_refusals(error, edited, verdict)
+        return _build_preview("plain", refused.words, [line["words"] for line in refused.lines])
     if answer.never:
-        return _say("fault", describe_plan(answer), fixes=_refuse(answer.never, edited, verdict).fixes)
+        return _build_preview("fault", describe_plan(answer), fixes=_add_refusals(answer.never, edited, verdict).fixes)
     draft, waits = cast(Draft, answer.draft), answer.outcome == "waits"
-    more = [capfirst(describe_wait(reason)) for reason in answer.reasons] + notes_on(user, draft)
+    more = [capfirst(describe_wait(reason)) for reason in answer.reasons] + list_notes(user, draft)
     if waits and not ahead:
         more.append(_("Estimating when it would start, and what would help…"))
-    found = _say(
-        "wait" if waits else "done", describe_plan(answer), more, lever_fixes(answer), later=waits and not ahead
+    found = _build_preview(
+        "wait" if waits else "done",
+        describe_plan(answer),
+        more,
+        build_suggestion_fixes(answer),
+        later=waits and not ahead,
     )
-    return {**found, "usual": usual_of(draft)}
+    return {**found, "usual": list_defaults(draft)}
 
 
-def lever_fixes(answer: PlanAnswer) -> list[dict]:
+def build_suggestion_fixes(answer: PlanAnswer) -> list[dict]:
     return [
         {
             "field": one.change.field,
@@ -171,22 +175,24 @@ def lever_fixes(answer: PlanAnswer) -> list[dict]:
     ]
 
 
-def _refuse(error: PlatformError, edited: EditedJob, verdict: Verdict) -> Verdict:
+def _add_refusals(error: PlatformError, edited: EditedJob, verdict: Verdict) -> Verdict:
+    """Add an error's fields and lines to the verdict."""
     refused = locate_errors(error, edited)
     verdict.fields, verdict.lines = verdict.fields | refused.fields, verdict.lines + refused.lines
     return refused
 
 
-def notes_on(user: User, draft: Draft) -> list[str]:
+def list_notes(user: User, draft: Draft) -> list[str]:
     """Note roles, free capacity and a late scheduler."""
     notes = [ROLES % {"roles": describe_roles(draft.gang)}] if draft.spec.roles else []
-    notes += [room_words(room) for room in list_capacity(user) if room.pool == draft.pool.name]
+    notes += [describe_capacity(room) for room in list_capacity(user) if room.pool == draft.pool.name]
     if scheduler_late():
         notes.append(_("The scheduler is delayed right now: the job is accepted and waits."))
     return notes
 
 
-def room_words(room: PoolCapacity) -> str:
+def describe_capacity(room: PoolCapacity) -> str:
+    """Say how many GPUs of the pool are free, for the team too."""
     params = {"free": show_gpu(room.free_milli), "total": room.cards_total, "whole": room.cards_free}
     params["waiting"] = room.waiting
     if room.may_milli is None or room.may_milli >= room.free_milli:
@@ -201,7 +207,7 @@ def room_words(room: PoolCapacity) -> str:
     )
 
 
-def usual_of(draft: Draft) -> dict[str, str]:
+def list_defaults(draft: Draft) -> dict[str, str]:
     request, limit = draft.gang[0]["request"], draft.pool.default_max_time_s
     usual = {"name": derive_name(roles_of(draft.spec)[0].run)}
     if not draft.spec.roles:
@@ -209,7 +215,7 @@ def usual_of(draft: Draft) -> dict[str, str]:
     return usual | ({"max_time": show_duration(limit)} if limit else {})
 
 
-def _say(
+def _build_preview(
     tone: str, words: str, more: list[str] | None = None, fixes: list[dict] | None = None, *, later: bool = False
 ) -> dict:
     told = {"tone": tone, "words": words, "more": more or [], "fixes": fixes or [], "later": later}
@@ -220,7 +226,7 @@ def _show(request: HttpRequest, edited: EditedJob, verdict: Verdict, status: int
     values, images = edited.shown(), list(filter_visible_images(request.user))
     context = {
         "edited": edited,
-        "copied": request.GET.get("from", "") if changes_in(request.GET) else "",
+        "copied": request.GET.get("from", "") if read_changes(request.GET) else "",
         "verdict": verdict,
         "refused": status != 200,
         "values": values,

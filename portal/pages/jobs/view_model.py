@@ -28,7 +28,7 @@ FRESH = timedelta(seconds=5)
 """A job this young is not yet owed a reason: the scheduler looks every second."""
 
 
-class Reach:
+class JobRights:
     """A user's permissions on jobs, looked up once per team."""
 
     def __init__(self, user: User):
@@ -57,9 +57,9 @@ def find_job(user: User, job_id: str) -> Job:
 class JobView:
     """A job as one user sees it, with its newest attempt's tasks."""
 
-    def __init__(self, job: Job, reach: Reach, tasks: list[Task] | None = None):
+    def __init__(self, job: Job, rights: JobRights, tasks: list[Task] | None = None):
         self.job = job
-        self.reach = reach
+        self.rights = rights
         if tasks is not None:
             self.tasks = tasks
 
@@ -80,24 +80,24 @@ class JobView:
     @property
     def may_stop(self) -> bool:
         open_and_wanted = not self.job.is_final and self.job.stop_requested_at is None
-        return open_and_wanted and self.reach.may("job.stop", self.job)
+        return open_and_wanted and self.rights.may("job.stop", self.job)
 
     @property
     def may_retry(self) -> bool:
-        return self.job.is_final and self.reach.may("job.retry", self.job)
+        return self.job.is_final and self.rights.may("job.retry", self.job)
 
     @property
     def may_hold(self) -> bool:
         waits = self.is_waiting and self.job.held_at is None and self.job.stop_requested_at is None
-        return waits and self.reach.may("job.hold", self.job)
+        return waits and self.rights.may("job.hold", self.job)
 
     @property
     def may_release(self) -> bool:
-        return self.is_waiting and self.job.held_at is not None and self.reach.may("job.release", self.job)
+        return self.is_waiting and self.job.held_at is not None and self.rights.may("job.release", self.job)
 
     @property
     def may_resize(self) -> bool:
-        return may_resize(self.job, self.tasks) and self.reach.may("job.resize", self.job) and runtime_resizes()
+        return may_resize(self.job, self.tasks) and self.rights.may("job.resize", self.job) and runtime_resizes()
 
     @property
     def stop_effect(self) -> str:
@@ -128,14 +128,14 @@ class JobView:
 
     @property
     def ask(self) -> str:
-        return ask_words(self.job)
+        return describe_request(self.job)
 
     @property
     def priority(self) -> str:
         return str(Priority(self.job.priority).label)
 
     @property
-    def priority_words(self) -> str:
+    def priority_label(self) -> str:
         return _("%(priority)s priority") % {"priority": self.priority}
 
     # ---- placement ----
@@ -161,13 +161,14 @@ class JobView:
         return list(dict.fromkeys(said))
 
     @property
-    def simulated(self) -> bool:
+    def has_simulated_cards(self) -> bool:
         return any(card.get("simulated") for task in self.tasks for card in task.cards)
 
     # ---- waiting ----
 
     @property
     def place(self) -> str:
+        """Its queue position, or ""."""
         if self.job.wait_position is None or not self.is_waiting:
             return ""
         params = {"position": self.job.wait_position, "of": self.job.wait_of, "pool": self.job.pool.name}
@@ -184,6 +185,7 @@ class JobView:
 
     @property
     def starts(self) -> str:
+        """When it is forecast to start, or ""."""
         return describe_start(load_forecasts([self.job]).get(self.job.pk)) if self.is_waiting else ""
 
     @property
@@ -224,6 +226,7 @@ class JobView:
 
     @property
     def end(self) -> str:
+        """Say why it ended, or ""."""
         if not self.has_ended:
             return ""
         if self.job.reason == "stopped_by_user" and self.job.stop_requested_by:
@@ -234,15 +237,17 @@ class JobView:
 
     @property
     def hint(self) -> str:
+        """Say what to do about its end, or ""."""
         return job_hint(self.job, self.tasks) if self.has_ended else ""
 
     @property
-    def said(self) -> str:
+    def engine_message(self) -> str:
         """Return the engine's message for its end, or ""."""
         return next((task.detail for task in self.tasks if self.has_ended and task.reason == self.job.reason), "")
 
     @property
     def sentence(self) -> str:
+        """Say what it does now: waits, runs or ended."""
         params = {"pool": self.job.pool.name, "where": " · ".join(self.where), "ran": self.ran, "who": self.job.held_by}
         if self.job.stop_requested_at is not None and not self.has_ended:
             if not self.job.stop_requested_by:
@@ -269,15 +274,15 @@ class JobView:
 
 def view_jobs(jobs: Iterable[Job], user: User) -> list[JobView]:
     """Return views of `jobs` (with_names), tasks read in one query."""
-    jobs, reach = list(jobs), Reach(user)
+    jobs, rights = list(jobs), JobRights(user)
     tasks: dict[int, list[Task]] = defaultdict(list)
     newest = Task.objects.filter(job__in=jobs, attempt=F("job__attempt"))
     for task in newest.select_related("node"):
         tasks[task.job_id].append(task)
-    return [JobView(job, reach, job.in_order(tasks[job.pk])) for job in jobs]
+    return [JobView(job, rights, job.in_order(tasks[job.pk])) for job in jobs]
 
 
-def ask_words(job: Job) -> str:
+def describe_request(job: Job) -> str:
     """Describe the GPUs requested: "¼ GPU", "4 GB of V100", "2 to 4 nodes with 1 GPU"."""
     if len(job.gang) > 1:
         return describe_roles(job.gang)

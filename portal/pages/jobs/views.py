@@ -23,7 +23,7 @@ from portal.pages.cluster.scheduler_pulse import scheduler_late
 from portal.pages.entry import safe_path, signed_in
 from portal.pages.jobs.detail import JobDetail, TaskLog, log_store
 from portal.pages.jobs.start_suggestions import StartSuggestions
-from portal.pages.jobs.view_model import JOB_ID, JobView, Reach, find_job, view_jobs
+from portal.pages.jobs.view_model import JOB_ID, JobRights, JobView, find_job, view_jobs
 from portal.partial import render_page
 from portal.wording.errors import describe_refusal
 from scheduler.preview.capabilities import runtime_resizes
@@ -52,7 +52,7 @@ def list_jobs(request: HttpRequest) -> HttpResponse:
 @signed_in
 def show_job(request: HttpRequest, job_id: str) -> HttpResponse:
     """Show a job's page, list row or home card."""
-    view = JobView(find_job(request.user, job_id), Reach(request.user))
+    view = JobView(find_job(request.user, job_id), JobRights(request.user))
     detail = JobDetail(view, request.GET.get("tab", ""), request.GET.get("task", ""))
     fragments = {
         "job": "jobs/_job.html",
@@ -149,13 +149,16 @@ class JobList:
 
     @property
     def older(self) -> str:
+        """URL of the next page, or ""."""
         return self.address(before=self.views[-1].job.pk) if len(self._found) > PAGE else ""
 
     @property
     def newest(self) -> str:
+        """URL of the first page, or "" on it."""
         return self.address() if self.before else ""
 
     def address(self, **changed: object) -> str:
+        """Return the list's URL with changed filters."""
         asked = {"whose": self.whose, "kind": self.kind, "state": self.state, "q": self.q, **changed}
         usual = {"whose": "mine"}
         return "?" + urlencode({name: value for name, value in asked.items() if value and value != usual.get(name)})
@@ -171,6 +174,7 @@ class JobList:
 
     @property
     def circles(self) -> list[dict]:
+        """The filter's links by whose jobs: mine, my teams', everyone's."""
         others = _("Everyone's") if self.user.sees_all else _("My teams'")
         return [
             {"words": words, "href": self.address(whose=code), "current": code == self.whose}
@@ -191,11 +195,12 @@ class JobList:
         return bool(self.kind or self.state or self.q or self.before)
 
     @cached_property
-    def late(self) -> bool:
+    def is_scheduler_late(self) -> bool:
         return scheduler_late()
 
     @property
     def answer(self) -> str:
+        """Sum up the list in a sentence."""
         jobs = self._of_kind()
         numbers = {
             "running": jobs.filter(state__in=JOB_ACTIVE).count(),

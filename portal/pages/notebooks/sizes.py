@@ -28,13 +28,15 @@ class Size:
         return describe_gpu(parse_gpu(self.gpu))
 
     @property
-    def note(self) -> str:
+    def availability(self) -> str:
+        """Say whether it starts now, waits, or cannot be had."""
         if self.promise.starts:
             return _("starts now")
         return _("waiting") if self.promise.possible else _("not available here")
 
     @property
     def why(self) -> str:
+        """Say why it would wait, or ""."""
         return describe_wait(self.promise.reasons[0]) if self.promise.reasons else ""
 
     @property

@@ -85,6 +85,7 @@ class StartProgressPage:
 
     @cached_property
     def link(self) -> str:
+        """URL of the ready notebook, or ""."""
         if not self.view.is_running or self.view.is_stopping:
             return ""
         try:
@@ -104,6 +105,7 @@ class StartProgressPage:
 
     @property
     def preparing(self) -> str:
+        """What its installation is doing, or ""."""
         return str(PREPARING_WORDS.get(self.environment["step"], ""))
 
     @property
@@ -115,11 +117,12 @@ class StartProgressPage:
         return self.environment["state"] == FAILED
 
     @cached_property
-    def late(self) -> bool:
+    def is_scheduler_late(self) -> bool:
         return self.view.is_waiting and scheduler_late()
 
     @property
     def head(self) -> str:
+        """Say how far the start is."""
         name = {"name": self.view.name}
         if self.link:
             return _("%(name)s is ready and opens now.") % name
@@ -139,10 +142,12 @@ class StartProgressPage:
 
     @cached_property
     def detail(self) -> job_detail.JobDetail | None:
+        """The page of the start's job, for its log."""
         return job_detail.JobDetail(self.view.start, "log", "") if self.view.start else None
 
     @property
     def steps(self) -> list[Step]:
+        """The phases of the start, with usual durations."""
         return [self._step(phase) for phase in load_start_phases(self.view.notebook)]
 
     def _step(self, phase: Phase) -> Step:

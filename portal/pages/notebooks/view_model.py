@@ -16,7 +16,7 @@ from jobs.states import TaskState
 from notebooks.models import Notebook
 from notebooks.states import NotebookState
 from portal.access.ssh_endpoint import find_ssh_endpoint
-from portal.pages.jobs.view_model import JobView, Reach, view_jobs
+from portal.pages.jobs.view_model import JobRights, JobView, view_jobs
 from portal.wording.resources import describe_gpu
 
 NOTEBOOK_ID = re.compile(r"nb-([1-9][0-9]{0,17})")
@@ -39,7 +39,7 @@ class NotebookView:
     def __init__(self, notebook: Notebook, user: User, start: JobView | None = None):
         self.notebook = notebook
         self.user = user
-        self.start = start or (JobView(notebook.job, Reach(user)) if notebook.job else None)
+        self.start = start or (JobView(notebook.job, JobRights(user)) if notebook.job else None)
         self.state = notebook.state
 
     @property
@@ -58,7 +58,7 @@ class NotebookView:
     # ---- state ----
 
     @property
-    def state_words(self) -> str:
+    def state_label(self) -> str:
         return str(NotebookState(self.state).label)
 
     @property
@@ -99,6 +99,7 @@ class NotebookView:
 
     @property
     def sentence(self) -> str:
+        """Say what it does now, and where."""
         if self.start is None:
             return _("Not started yet.")
         if self.has_failed or not self.is_started:
@@ -114,6 +115,7 @@ class NotebookView:
 
     @property
     def ended(self) -> str:
+        """Say why the last start ended, or ""."""
         return self.start.end if self.start else ""
 
     @property
@@ -132,6 +134,7 @@ class NotebookView:
 
     @property
     def ask(self) -> str:
+        """The GPU request in words."""
         return describe_gpu(parse_gpu(self.gpu))
 
     @property
@@ -145,8 +148,8 @@ class NotebookView:
         return self.start.where if self.start else []
 
     @property
-    def simulated(self) -> bool:
-        return self.start is not None and self.start.simulated
+    def has_simulated_cards(self) -> bool:
+        return self.start is not None and self.start.has_simulated_cards
 
     @cached_property
     def task(self) -> Task | None:

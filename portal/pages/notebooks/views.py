@@ -160,6 +160,7 @@ def clone(request: HttpRequest, notebook: Notebook) -> HttpResponse:
 
 @changes_notebook
 def extend(request: HttpRequest, notebook: Notebook) -> HttpResponse:
+    """Move its time limit back."""
     extend_notebook(actor=request.user, notebook=notebook, hours=EXTEND_HOURS)
     return _back(request, notebook)
 
@@ -187,6 +188,7 @@ class NotebookList:
 
     @property
     def answer(self) -> str:
+        """Sum up the list in a sentence."""
         running = sum(view.is_running for view in self.views)
         waiting = sum(view.is_started and not view.is_running for view in self.views)
         if not self.views:
@@ -202,7 +204,7 @@ class NotebookList:
         return offered_presets(self.user)
 
     @cached_property
-    def late(self) -> bool:
+    def is_scheduler_late(self) -> bool:
         return scheduler_late()
 
 

@@ -11,7 +11,7 @@ from events.bus import Actor
 from events.transitions import Move, advance
 from jobs.models import Job
 from portal.access.redacted_rows import node_views
-from portal.pages.cluster.machines import build_machines, spans
+from portal.pages.cluster.machines import build_machines, show_ranges
 
 pytestmark = pytest.mark.django_db
 PAGES = ("/cluster/", "/cluster/gpus/", "/nodes/n1/")
@@ -99,13 +99,13 @@ def test_a_card_without_a_slice_left_has_a_fragment_and_nothing_free(cast):
 
 def test_a_card_out_of_service_is_a_fault_and_hosts_nothing(cast):
     Gpu.objects.update(healthy=False)
-    assert [part.kind for part in card(cast.ada).segments] == ["fault"] and card(cast.ada).hosts == []
+    assert [part.kind for part in card(cast.ada).segments] == ["fault"] and card(cast.ada).fitting_sizes == []
 
 
 def test_which_sizes_a_card_could_still_host(cast):
     make.start(make.job(cast.ada, gpu="1/2", pool="dev"))
-    assert card(cast.ada, 0).hosts == ["1/8", "1/4", "1/2", "4GB", "10GB"]
-    assert card(cast.ada, 1).hosts == ["1"]  # pool train gives cards out whole
+    assert card(cast.ada, 0).fitting_sizes == ["1/8", "1/4", "1/2", "4GB", "10GB"]
+    assert card(cast.ada, 1).fitting_sizes == ["1"]  # pool train gives cards out whole
 
 
 def test_an_instance_of_a_card_is_offered_to_those_alone_who_name_it(cast, look):
@@ -118,7 +118,7 @@ def test_an_instance_of_a_card_is_offered_to_those_alone_who_name_it(cast, look)
     make.gpu(cast.node, pool=cast.dev, index=1205, simulated=False, enforcement="mig", reserved_mib=0, **part)
     Node.objects.update(topology={"links": [["X", "PHB", "SYS"], ["PHB", "X", "SYS"], ["SYS", "SYS", "X"]]})
     shown = card(cast.ada, 2)
-    assert (shown.hosts, shown.view.max_slices, shown.free_milli) == ([], 1, 1000)
+    assert (shown.fitting_sizes, shown.view.max_slices, shown.free_milli) == ([], 1, 1000)
     page = look(cast.ada, "/nodes/n1/")
     assert "isolated by hardware (MIG)" in page and '<th scope="row">GPU 2:5</th>' in page
     job = make.job(cast.ada, gpu="A100-40GB-1g.5gb", pool="dev")
@@ -130,7 +130,7 @@ def test_an_instance_of_a_card_is_offered_to_those_alone_who_name_it(cast, look)
 
 def test_a_cordoned_machine_hosts_nothing(cast, look):
     advance([Move(cast.node)], "CORDONED", actor=Actor("root"))
-    assert card(cast.ada).hosts == [] and card(cast.ada).segments[-1].kind == "next"
+    assert card(cast.ada).fitting_sizes == [] and card(cast.ada).segments[-1].kind == "next"
     assert "n1 accepts no new work: Cordoned" in look(cast.ada, "/nodes/n1/")
 
 
@@ -236,4 +236,4 @@ def test_a_name_with_markup_stays_text(cast, look):
 
 
 def test_numbers_in_a_row_are_spans():
-    assert spans([8, 0, 1, 2]) == "0-2, 8"
+    assert show_ranges([8, 0, 1, 2]) == "0-2, 8"

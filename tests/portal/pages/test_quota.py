@@ -34,7 +34,7 @@ def look(client):
     ],
 )
 def test_a_bar_is_said_in_words(used, guarantee, limit, words):
-    assert Line("GPU", show_gpu, used, guarantee, limit).words == words
+    assert Line("GPU", show_gpu, used, guarantee, limit).guarantee_text == words
 
 
 def test_what_my_team_holds_is_shown_against_its_quota(cast, look):
