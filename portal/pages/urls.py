@@ -3,10 +3,10 @@
 from django.urls import path
 
 from jobs.control import hold_job, release_job, retry_job, stop_job
-from portal.pages import apps, frame, home, images, terminal
+from portal.pages import apps, frame, home, terminal
 from portal.pages.account import notices, ssh_keys, webhooks
 from portal.pages.account import views as account
-from portal.pages.cluster import installation_checks, queue, quota
+from portal.pages.cluster import queue, quota
 from portal.pages.cluster import views as cluster
 from portal.pages.files import views as files
 from portal.pages.jobs import submit
@@ -43,8 +43,8 @@ urlpatterns = [
     path("queue/", queue.show_queue, name="queue"),
     path("cluster/", cluster.show_cluster, name="cluster"),
     path("cluster/gpus/", cluster.show_gpu_map, name="gpu_map"),
-    path("cluster/images/", images.list_images, name="images"),
-    path("cluster/checks/", installation_checks.show_checks, name="checks"),
+    path("cluster/images/", cluster.list_images, name="images"),
+    path("cluster/checks/", cluster.show_checks, name="checks"),
     path("nodes/<str:name>/", cluster.show_node, name="node"),
     path("quota/", quota.show_quota, name="quota"),
     path("files/", files.show_home, name="files"),

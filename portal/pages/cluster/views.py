@@ -1,4 +1,4 @@
-"""Pages of the cluster, GPU map and nodes."""
+"""Pages of the cluster, GPU map, nodes, named images and the installation's checks."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,19 +13,26 @@ from django.utils.translation import gettext_lazy, ngettext
 from django.views.decorators.http import require_safe
 
 from accounts.models import Team, User
+from accounts.permissions import require
 from cluster.models import NodeState, Pool
 from common.errors import NotFound
 from events.models import Event
+from images.catalogue import filter_visible_images
 from images.image_locations import list_images_on_node
 from jobs.states import TaskState
 from portal.access.redacted_rows import node_views
+from portal.image_view import ImageView, view_images
 from portal.pages.cluster.machines import SIZES, Card, Machine, Summary, build_machines, show_gpu_size, sum_machines
 from portal.pages.entry import signed_in
 from portal.partial import render_page
 from portal.templatetags.amounts import gpu_sum
 from portal.templatetags.bars import team_classes
+from runtimes.contract.runtime import Finding
+from scheduler.preview.preview import list_pool_faults
 
 MOST_EVENTS = 30
+TONES = ("bad", "note", "ok")
+"""Of the installation's findings, worst first."""
 EVENT_WORDS = {
     "node.added": gettext_lazy("The machine was added, with %(gpus)s GPUs"),
     "gpu.added": gettext_lazy("Card %(gpu)s was added to pool %(pool)s"),
@@ -118,6 +125,24 @@ def show_node(request: HttpRequest, name: str) -> HttpResponse:
     return render_page(request, "cluster/node.html", context, fragment="cluster/_node_live.html")
 
 
+@require_safe
+@signed_in
+def list_images(request: HttpRequest) -> HttpResponse:
+    views = view_images(filter_visible_images(request.user))
+    context = {"views": views, "answer": images_answer(views)}
+    return render_page(request, "cluster/images.html", context, fragment="cluster/_images.html")
+
+
+@require_safe
+@signed_in
+def show_checks(request: HttpRequest) -> HttpResponse:
+    """Show what `tessera doctor` finds, worst first."""
+    require(request.user, "node.change")
+    found = sorted(list_pool_faults(), key=lambda finding: TONES.index(finding.tone))
+    context = {"findings": found, "answer": checks_answer(found)}
+    return render_page(request, "cluster/checks.html", context, fragment="cluster/_checks.html")
+
+
 def cluster_answer(summary: Summary) -> str:
     if not summary.nodes:
         return ""
@@ -129,6 +154,22 @@ def cluster_answer(summary: Summary) -> str:
         "%(machines)s, %(gpus)s GPU: %(free)s free.", "%(machines)s, %(gpus)s GPUs: %(free)s free.", summary.gpus
     )
     return words % numbers
+
+
+def images_answer(views: list[ImageView]) -> str:
+    if not views:
+        return _("The catalogue has no images yet.")
+    return ngettext("The catalogue has %(n)s image.", "The catalogue has %(n)s images.", len(views)) % {"n": len(views)}
+
+
+def checks_answer(found: list[Finding]) -> str:
+    bad, notes = (sum(finding.tone == tone for finding in found) for tone in ("bad", "note"))
+    if bad:
+        return ngettext("%(n)s problem found.", "%(n)s problems found.", bad) % {"n": bad}
+    if notes:
+        words = ngettext("Everything works; %(n)s note.", "Everything works; %(n)s notes.", notes)
+        return words % {"n": notes}
+    return _("Everything is in order.")
 
 
 def map_answer(cards: list[Card]) -> str:
