@@ -1,11 +1,17 @@
-"""Find imports of our own modules and names that are not there, in tests and benches too, which mypy does not read."""
+"""Find imports of our own modules and names that are not there, in tests and benches too, which mypy does not read.
+
+Also dotted names in strings, as of classes in settings and of functions that a test replaces.
+"""
 
 import ast
+import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ["platform", "scheduler", "portal", "cli", "agent", "deploy", "dev", "bench", "tests"]
+DOTTED = re.compile(r"[a-z_]+(\.\w+){2,}")
 IMPORT_ROOTS = [ROOT, ROOT / "platform", ROOT / "tests"]
 
 
@@ -17,12 +23,27 @@ def check() -> str:
 
 def _find_broken(path: Path) -> list[str]:
     return [
-        f"{path.relative_to(ROOT)}:{node.lineno}: {node.module}.{alias.name} is not there"
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.ImportFrom) and node.module and not node.level and _is_ours(node.module)
-        for alias in node.names
-        if not _has(node.module, alias.name)
+        f"{path.relative_to(ROOT)}:{line}: {module}.{name} is not there"
+        for line, module, name in _list_names(ast.parse(path.read_text()))
+        if _is_ours(module) and not _has(module, name)
     ]
+
+
+def _list_names(tree: ast.Module) -> Iterator[tuple[int, str, str]]:
+    """Yield (line, module, name) of imports and of dotted names in strings."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.ImportFrom(module=str(module), level=0):
+                yield from ((node.lineno, module, alias.name) for alias in node.names)
+            case ast.Constant(value=str(text)) if DOTTED.fullmatch(text):
+                parts = text.split(".")
+                while len(parts) > 2 and not _is_module(parts[:-1]):
+                    parts.pop()  # an attribute of a class, or the name of a Celery task
+                yield node.lineno, ".".join(parts[:-1]), parts[-1]
+
+
+def _is_module(parts: list[str]) -> bool:
+    return any((base := root.joinpath(*parts)).with_suffix(".py").is_file() or base.is_dir() for root in IMPORT_ROOTS)
 
 
 def _is_ours(module: str) -> bool:

@@ -125,7 +125,7 @@ def test_the_pauses_grow_and_end():
     assert compute_backoff(9) == LONGEST_S == compute_backoff(10_000)
 
 
-@pytest.mark.parametrize("server", ["portal.example.net", "ftp://portal", "https://", ""])
+@pytest.mark.parametrize("server", ["tessera.example.net", "ftp://portal", "https://", ""])
 def test_an_address_that_is_none_is_refused_at_once(server):
     with pytest.raises(ValueError, match="is no address"):
         Platform(server)
