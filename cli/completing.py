@@ -16,33 +16,33 @@ Completion = tuple[str, str]
 """A word and its description."""
 
 
-def job_ids(ctx: typer.Context, incomplete: str) -> list[Completion]:
+def complete_job_ids(ctx: typer.Context, incomplete: str) -> list[Completion]:
     return _complete(ctx, incomplete, _jobs())
 
 
-def open_job_ids(ctx: typer.Context, incomplete: str) -> list[Completion]:
+def complete_open_job_ids(ctx: typer.Context, incomplete: str) -> list[Completion]:
     return _complete(ctx, incomplete, _jobs(*OPEN))
 
 
-def ended_job_ids(ctx: typer.Context, incomplete: str) -> list[Completion]:
+def complete_ended_job_ids(ctx: typer.Context, incomplete: str) -> list[Completion]:
     return _complete(ctx, incomplete, _jobs(*ENDED))
 
 
-def pools(ctx: typer.Context, incomplete: str) -> list[Completion]:
+def complete_pools(ctx: typer.Context, incomplete: str) -> list[Completion]:
     return _complete(ctx, incomplete, lambda client: ((pool["name"], "") for pool in _results(client, "/pools")))
 
 
-def agent_names(ctx: typer.Context, incomplete: str) -> list[Completion]:
+def complete_agent_names(ctx: typer.Context, incomplete: str) -> list[Completion]:
     return _complete(
         ctx, incomplete, lambda client: ((one["node"], one["state"]) for one in _results(client, "/agents"))
     )
 
 
-def image_names(ctx: typer.Context, incomplete: str) -> list[Completion]:
+def complete_image_names(ctx: typer.Context, incomplete: str) -> list[Completion]:
     return _complete(ctx, incomplete, _images)
 
 
-def notebook_names(ctx: typer.Context, incomplete: str) -> list[Completion]:
+def complete_notebook_names(ctx: typer.Context, incomplete: str) -> list[Completion]:
     return _complete(ctx, incomplete, _notebooks)
 
 

@@ -11,7 +11,7 @@ import typer
 
 from cli.failures import INTERRUPTED, JOB_FAILED, OK, WAITS, Failure, Unreachable
 from cli.http.transport import Client, job_path
-from cli.output.cells import ENDED, NONE, duration, ending, queued
+from cli.output.cells import ENDED, NONE, describe_end, describe_wait, format_duration
 from cli.output.text import LogText
 from cli.session import Session
 
@@ -61,14 +61,14 @@ def wait_for_end(session: Session, client: Client, job: Job, within_s: float | N
 def follow(session: Session, client: Client, job: Job, rank: int = 0) -> Job:
     """Write one rank's log to stdout until the job has ended."""
     while True:
-        attempt, task = job["attempt"], task_of(job, rank)
+        attempt, task = job["attempt"], find_task(job, rank)
         job = _wait(session, client, job, _has_started(attempt))
         if task is not None:
             print_log(session, client, job["id"], task=task["uuid"], follow=True)
         job = _wait(session, client, job, _is_over(attempt), tell=False)
         if job["attempt"] == attempt:
             return job
-        session.note(f"{job['id']} is tried again: attempt {job['attempt']}.")
+        session.print_note(f"{job['id']} is tried again: attempt {job['attempt']}.")
 
 
 def print_log(
@@ -101,21 +101,21 @@ def print_log(
         _write(text.end())
 
 
-def task_of(job: Job, rank: int) -> Job | None:
+def find_task(job: Job, rank: int) -> Job | None:
     return next((task for task in job["tasks"] if task["rank"] == rank), None)
 
 
 def report_outcome(session: Session, job: Job) -> int:
     if job["state"] == "succeeded":
         return OK
-    why = ending(job)
-    session.note(f"{job['id']} {job['state']}: {why}" if why != NONE else f"{job['id']} {job['state']}.")
+    why = describe_end(job)
+    session.print_note(f"{job['id']} {job['state']}: {why}" if why != NONE else f"{job['id']} {job['state']}.")
     if job["hint"]:
-        session.note(job["hint"])
+        session.print_note(job["hint"])
     return JOB_FAILED
 
 
-def detached(job_id: str) -> Failure:
+def build_detached_failure(job_id: str) -> Failure:
     return Failure(INTERRUPTED, "", f"{job_id} goes on. To stop it: tessera stop {job_id}")
 
 
@@ -130,12 +130,12 @@ def _wait(
     begun, retries, said, looks = time.monotonic(), Retries(session), "", 0
     while not done(job):
         if tell and (text := _progress(job)) != said:
-            session.note(said := text)
+            session.print_note(said := text)
         pause = POLL_S[min(looks, len(POLL_S) - 1)]
         if within_s is not None:
             left = begun + within_s - time.monotonic()
             if left <= 0:
-                raise Failure(WAITS, f"{job['id']} is still {job['state']} after {duration(within_s)}.")
+                raise Failure(WAITS, f"{job['id']} is still {job['state']} after {format_duration(within_s)}.")
             pause = min(pause, left)
         time.sleep(pause)
         looks += 1
@@ -157,7 +157,7 @@ def _is_over(attempt: int) -> Callable[[Job], bool]:
 
 def _progress(job: Job) -> str:
     if job["state"] == "queued":
-        return f"{job['id']} waits: {queued(job)}"
+        return f"{job['id']} waits: {describe_wait(job)}"
     return f"{job['id']} is {job['state']}."
 
 
@@ -193,7 +193,7 @@ class Retries:
         if now - self.since >= GIVE_UP_AFTER_S:
             raise failure
         if self.tries == 2:
-            self.session.note(f"{failure.lines[0]} Trying again.")
+            self.session.print_note(f"{failure.lines[0]} Trying again.")
         pause = POLL_S[min(self.tries, len(POLL_S) - 1)]
         time.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311  after a restart not all at once
         self.tries += 1

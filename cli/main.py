@@ -92,7 +92,7 @@ app = typer.Typer(
 )
 
 
-def _say_version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     if wanted:
         print(f"tessera {VERSION}")
         raise typer.Exit
@@ -101,7 +101,7 @@ def _say_version(wanted: bool) -> None:
 @app.callback()
 def begin(
     version: Annotated[
-        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Of this command, and no more.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Of this command, and no more.")
     ] = False,
 ) -> None:
     pass

@@ -58,7 +58,7 @@ class Session:
         """Return a client without token, for public addresses."""
         return Client(find_server(self.server), quiet=True, timeout_s=10.0, patient=False)
 
-    def note(self, text: str) -> None:
+    def print_note(self, text: str) -> None:
         if self.quiet or (self.watching and text in self._notes_printed):
             return
         self._notes_printed.add(text)
@@ -105,7 +105,7 @@ class Session:
         lines = lay_out(columns, rows, terminal_width()) if rows else []
         self.show(answer, names, lines)
         if not rows and self.output is Output.table:
-            self.note(empty)
+            self.print_note(empty)
 
 
 def _common(

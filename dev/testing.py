@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from config.embedded.servers import create_database, postgres, valkey
+from config.embedded.servers import build_postgres_program, build_valkey_program, create_database
 from config.embedded.supervisor import Child, Failure, kill_all, stop_all
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -46,9 +46,9 @@ def throw_away_servers(durable: bool = False) -> Iterator[dict[str, str]]:
     children: list[Child] = []
     try:
         (home / "run").mkdir(mode=0o700)
-        for make in (postgres, valkey):
-            name = make.__name__
-            children.append(Child(make(home / name, home / "run", home / f"{name}.log", throw_away=not durable)))
+        for name, build_program in (("postgres", build_postgres_program), ("valkey", build_valkey_program)):
+            log = home / f"{name}.log"
+            children.append(Child(build_program(home / name, home / "run", log, throw_away=not durable)))
             children[-1].start()
         for child in children:
             child.wait_until_ready(30)

@@ -25,10 +25,10 @@ def show_failure(request: HttpRequest, error: PlatformError) -> HttpResponse:
     """Render `error`, or redirect to sign-in."""
     words = describe_error(error)
     if request.path.startswith("/api/"):
-        return _problem(request, error, words)
+        return _build_problem(request, error, words)
     if isinstance(error, NotSignedIn):
-        return _to_sign_in(request)
-    response = _note(request, error, words) if wants_fragment(request) else _page(request, error, words)
+        return _redirect_to_sign_in(request)
+    response = _render_note(request, error, words) if wants_fragment(request) else _render_page(request, error, words)
     if "retry_after_s" in error.params:
         response["Retry-After"] = str(error.params["retry_after_s"])
     return response
@@ -63,35 +63,35 @@ def server_error(request: HttpRequest) -> HttpResponse:
         if isinstance(error, Unavailable):
             return show_failure(request, error)
         if request.path.startswith("/api/"):
-            return _problem(request, error, describe_error(error))
+            return _build_problem(request, error, describe_error(error))
         if wants_fragment(request):  # keep the page
-            return _note(request, error, describe_error(error))
+            return _render_note(request, error, describe_error(error))
         return render(request, "500.html", {"request_id": getattr(request, "request_id", "")}, status=500)
 
 
-def _page(request: HttpRequest, error: PlatformError, words: str) -> HttpResponse:
+def _render_page(request: HttpRequest, error: PlatformError, words: str) -> HttpResponse:
     context = {"cause": words, "code": error.code, "status": error.status}
     page = "503.html" if error.code == "database_away" else PAGES.get(error.status, "failure.html")
     return render(request, page, context, status=error.status)
 
 
-def _note(request: HttpRequest, error: PlatformError, words: str) -> HttpResponse:
-    response = render(request, "_note.html", {"text": words, "tone": "fault"}, status=error.status)
+def _render_note(request: HttpRequest, error: PlatformError, words: str) -> HttpResponse:
+    response = render(request, "_render_note.html", {"text": words, "tone": "fault"}, status=error.status)
     response["HX-Retarget"], response["HX-Reswap"] = "#notes", "beforeend"
     if error.code == "database_away":
         response["HX-Trigger"] = "live:away"  # static/js/live.js shows the page's age
     return response
 
 
-def _to_sign_in(request: HttpRequest) -> HttpResponse:
+def _redirect_to_sign_in(request: HttpRequest) -> HttpResponse:
     """Redirect to sign-in and back; for htmx the whole page."""
-    target = f"{reverse('sign_in')}?{urlencode({'next': _page_they_stood_on(request)})}"
+    target = f"{reverse('sign_in')}?{urlencode({'next': _find_way_back(request)})}"
     if wants_fragment(request):
         return HttpResponse(status=401, headers={"HX-Redirect": target})
     return redirect(target)
 
 
-def _page_they_stood_on(request: HttpRequest) -> str:
+def _find_way_back(request: HttpRequest) -> str:
     """Return the page to come back to; for a form the page that shows it."""
     if wants_fragment(request):
         here = request.headers.get("HX-Current-URL", "")
@@ -103,7 +103,7 @@ def _page_they_stood_on(request: HttpRequest) -> str:
     return page.path + (f"?{page.query}" if page.query else "") or "/"
 
 
-def _problem(request: HttpRequest, error: PlatformError, words: str) -> JsonResponse:
+def _build_problem(request: HttpRequest, error: PlatformError, words: str) -> JsonResponse:
     """Return problem+json (RFC 9457) for refusals before an API view."""
     body = {
         "type": "about:blank",

@@ -13,7 +13,7 @@ from django.utils.cache import patch_vary_headers
 from django.utils.translation import gettext as _
 
 from common.errors import NotPermitted, PlatformError
-from portal.access.origin import count_session_cookies, own_origin
+from portal.access.origin import count_session_cookies, get_portal_origin
 from portal.error_pages import show_failure
 from portal.health import LOOKS
 from portal.pages.frame import language_of
@@ -53,7 +53,7 @@ class SecurityHeadersMiddleware:
 
     def __init__(self, get_response: GetResponse):
         self.get_response = get_response
-        self.connect = f"'self' {own_origin().replace('http', 'ws', 1)}"
+        self.connect = f"'self' {get_portal_origin().replace('http', 'ws', 1)}"
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         offered = request.headers.get("X-Request-ID", "")
@@ -101,7 +101,7 @@ class SameOriginMiddleware:
 
     def __init__(self, get_response: GetResponse):
         self.get_response = get_response
-        self.origin = own_origin()
+        self.origin = get_portal_origin()
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         if count_session_cookies(request.META.get("HTTP_COOKIE", "")) > 1:

@@ -85,8 +85,8 @@ class Daemon:
         if not self._processes():
             return "does not run"
         try:
-            for server in self._ask("get_server_list").split():
-                if "FAULT" in self._ask(f"get_server_status {server}").upper():
+            for server in self._run_command("get_server_list").split():
+                if "FAULT" in self._run_command(f"get_server_status {server}").upper():
                     return "had a fault, which ends all programs on it"
         except subprocess.TimeoutExpired:
             return f"did not answer in {ANSWER_S:g} s"
@@ -97,7 +97,7 @@ class Daemon:
     def servers(self) -> list[int]:
         """List servers' pids; the first program starts one. Raises NoMps."""
         try:
-            return [int(word) for word in self._ask("get_server_list").split() if word.isdecimal()]
+            return [int(word) for word in self._run_command("get_server_list").split() if word.isdecimal()]
         except subprocess.TimeoutExpired:
             raise NoMps(f"MPS did not answer in {ANSWER_S:g} s.") from None
 
@@ -138,7 +138,7 @@ class Daemon:
         mine = b"CUDA_MPS_PIPE_DIRECTORY=" + os.fsencode(self.pipe)
         return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if _is_of(pid, mine)]
 
-    def _ask(self, command: str) -> str:
+    def _run_command(self, command: str) -> str:
         """Run a control command. Raises NoMps, subprocess.TimeoutExpired."""
         done = subprocess.run(
             [self.program], env=self._env(), input=f"{command}\n", capture_output=True, text=True, cwd="/",

@@ -39,14 +39,14 @@ def _sample(handle: Any) -> Sample | None:
         return None
     return {
         "uuid": uuid,
-        "used_mib": _tell(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle).used >> 20),
-        "busy_percent": _tell(lambda: pynvml.nvmlDeviceGetUtilizationRates(handle).gpu),
-        "temperature_c": _tell(lambda: pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU)),
-        "power_w": _tell(lambda: pynvml.nvmlDeviceGetPowerUsage(handle) // 1000),
+        "used_mib": _read_or_none(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle).used >> 20),
+        "busy_percent": _read_or_none(lambda: pynvml.nvmlDeviceGetUtilizationRates(handle).gpu),
+        "temperature_c": _read_or_none(lambda: pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU)),
+        "power_w": _read_or_none(lambda: pynvml.nvmlDeviceGetPowerUsage(handle) // 1000),
     }
 
 
-def _tell(ask: Callable[[], Any]) -> int | None:
+def _read_or_none(ask: Callable[[], Any]) -> int | None:
     try:
         return int(ask())
     except pynvml.NVMLError:

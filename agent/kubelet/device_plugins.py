@@ -107,7 +107,7 @@ class DevicePlugins(PeriodicThread):
             for plugin in self.plugins.values():
                 plugin.serve()
         except (OSError, grpc.RpcError) as error:
-            log.warning("the kubelet does not take the cards yet: %s", _words(error))
+            log.warning("the kubelet does not take the cards yet: %s", _describe_error(error))
             return
         self._kubelet = now
 
@@ -119,5 +119,5 @@ class DevicePlugins(PeriodicThread):
         return told.st_ino, told.st_ctime_ns
 
 
-def _words(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     return str(error.details()) if isinstance(error, grpc.Call) else str(error)

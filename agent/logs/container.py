@@ -48,7 +48,7 @@ class ContainerLog:
             self._read_at, self._was_full = time.monotonic(), len(lines) > READ // 2
             self.read_to = last_moment(lines)
             text = self._text.feed(lines)
-            self._keep(GAP + text if self.files.gap else text)
+            self._queue_text(GAP + text if self.files.gap else text)
             if len(self.ready) > READ // 2:
                 return
 
@@ -96,7 +96,7 @@ class ContainerLog:
         self._tail = NewestBytes(TAIL)
         self._read_at, self._was_full = time.monotonic(), False
 
-    def _keep(self, text: bytes) -> None:
+    def _queue_text(self, text: bytes) -> None:
         """Queue the head; keep only the newest rest. Restarts resume at the head's end."""
         room = max(self.most - TAIL - self.offset - len(self.ready), 0)
         rest = text[room:]

@@ -44,7 +44,7 @@ class LogFile:
         try:
             self._packed = gzip.GzipFile(fileobj=self.raw, mode="rb") if packed else None
             self._held = b""  # uncompressed, unread
-            self.first = first_moment(self._look(HEAD))
+            self.first = first_moment(self._peek(HEAD))
             if not self.first:
                 raise ValueError(f"{path} has no line yet")
         except (OSError, EOFError, ValueError, zlib.error):
@@ -58,7 +58,7 @@ class LogFile:
 
     def read(self, most: int, *, last: bool = False) -> bytes:
         """Return whole lines up to `most` bytes, or part of a longer one. last: the file is final."""
-        found = self._look(most)
+        found = self._peek(most)
         whole = found[: found.rfind(b"\n") + 1]
         data = whole or (found if last or len(found) == most else b"")
         self._held = self._held[len(data) :]
@@ -69,7 +69,7 @@ class LogFile:
         if self._packed is None:
             self.at = at
             return
-        while self.at < at and (found := self._look(min(at - self.at, 1 << 20))):
+        while self.at < at and (found := self._peek(min(at - self.at, 1 << 20))):
             self._held = self._held[len(found) :]
             self.at += len(found)
 
@@ -78,7 +78,7 @@ class LogFile:
             self._packed.close()
         self.raw.close()
 
-    def _look(self, most: int) -> bytes:
+    def _peek(self, most: int) -> bytes:
         if self._packed is None:
             return os.pread(self.raw.fileno(), most, self.at)
         while len(self._held) < most and (piece := self._packed.read(most - len(self._held))):

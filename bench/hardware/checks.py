@@ -153,7 +153,7 @@ def check_kill(lab: Lab) -> str:
 
 def check_resize(lab: Lab) -> str:
     """What a program sees whose slice becomes larger and smaller while it runs; a full one does not shrink."""
-    if not (lab.runtime.machine.isolation.own_uid or lab.runtime.machine.isolation.namespaces):
+    if not (lab.runtime.machine.isolation.separate_uids or lab.runtime.machine.isolation.namespaces):
         raise NotHere("Jobs share our account here, so no limit is changed while they run: try it as root.")
     half, more = lab.half_mib, lab.half_mib * 3 // 2
     uuid = lab.start("python3", lab.program("see"))

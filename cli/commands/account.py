@@ -47,7 +47,7 @@ def logout(ctx: typer.Context) -> None:
     session: Session = ctx.obj
     server = find_server(session.server)
     known = forget_token(server)
-    session.note(f"The token for {server} is forgotten." if known else f"There was no token for {server}.")
+    session.print_note(f"The token for {server} is forgotten." if known else f"There was no token for {server}.")
 
 
 @commands.command("whoami", cls=Command)
@@ -78,7 +78,7 @@ def version(ctx: typer.Context) -> None:
     try:
         there = door.get("/version")
     except Failure as failure:
-        session.note(failure.lines[0])
+        session.print_note(failure.lines[0])
         there = None
     both = {"client": VERSION, "server": there}
     lines = [f"tessera   {VERSION}"]

@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 import typer
 
-from cli.completing import agent_names
+from cli.completing import complete_agent_names
 from cli.failures import USAGE, Failure
 from cli.output.cells import NONE
 from cli.output.table import Column
@@ -16,7 +16,7 @@ commands = new_commands()
 agents = new_commands()
 commands.add_typer(agents, name="agent", help="Machines' agents: add, ls, show, approve, revoke.")
 
-Node = Annotated[str, typer.Argument(metavar="NODE", autocompletion=agent_names)]
+Node = Annotated[str, typer.Argument(metavar="NODE", autocompletion=complete_agent_names)]
 COLUMNS = (
     Column("NODE", least=8),
     Column("STATE"),
@@ -33,7 +33,7 @@ def add(ctx: typer.Context, node: Annotated[str, typer.Argument(metavar="NODE")]
     session: Session = ctx.obj
     made = session.client().post("/agents:invite", {"node": node}, repeat=False)
     session.show(made, [made["token"]], [made["command"]])
-    session.note(
+    session.print_note(
         f"Run it on {made['node']}. Then look at what it reports, and approve it: tessera agent approve {node}"
     )
 
@@ -67,11 +67,11 @@ def approve(
     client = session.client()
     agent = client.get(_path(node))
     if not agent["seen"]:
-        session.note(f"Nothing of {agent['node']} waits for approval.")
+        session.print_note(f"Nothing of {agent['node']} waits for approval.")
         session.show(agent, [agent["node"]], _describe_held_back(agent))
         return
     for line in _describe_held_back(agent):
-        session.note(line)
+        session.print_note(line)
     if not yes and not typer.confirm(f"Approve this of {plain(agent['node'])}?", err=True):
         raise Failure(USAGE, "Nothing was approved.")
     approved = client.post(_path(node, ":approve"), {"seen": agent["seen"]})
@@ -83,7 +83,7 @@ def revoke(ctx: typer.Context, node: Node) -> None:
     """Close the platform to an agent's key. What runs on its machine goes on."""
     session: Session = ctx.obj
     session.client().delete(_path(node))
-    session.note(f"The agent of {node} speaks no more. Let it in again: tessera agent add {node}")
+    session.print_note(f"The agent of {node} speaks no more. Let it in again: tessera agent add {node}")
 
 
 def _path(node: str, verb: str = "") -> str:

@@ -4,11 +4,11 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.completing import pools
+from cli.completing import complete_pools
 from cli.failures import NOT_FOUND, Failure
 from cli.following import WatchOption, show_repeatedly
 from cli.http.transport import Client
-from cli.output.cells import NONE, clock, gpus, moment, now, waited_or_ran
+from cli.output.cells import NONE, format_clock, format_gpus, format_wait_or_run, now, parse_time
 from cli.output.table import Column
 from cli.output.text import plain
 from cli.session import Command, Session, new_commands
@@ -48,7 +48,7 @@ def free(ctx: typer.Context, watch: WatchOption = False) -> None:
 @commands.command("queue", cls=Command)
 def queue(
     ctx: typer.Context,
-    pool: Annotated[str | None, typer.Option("--pool", help="Only this one.", autocompletion=pools)] = None,
+    pool: Annotated[str | None, typer.Option("--pool", help="Only this one.", autocompletion=complete_pools)] = None,
     watch: WatchOption = False,
 ) -> None:
     """Everybody's waiting and running jobs.
@@ -66,9 +66,9 @@ def _show_free(session: Session, client: Client) -> None:
     rows = [_pool_row(pool, [card for card in cards if card["pool"] == pool["pool"]]) for pool in found]
     session.show_table(answer, [pool["pool"] for pool in found], FREE, rows, "There are no pools.")
     if any(pool["simulated"] for pool in found):
-        session.note("* simulated cards")
+        session.print_note("* simulated cards")
     for line in dict.fromkeys(_maintenance_line(planned) for pool in found for planned in pool.get("maintenance", [])):
-        session.note(line)
+        session.print_note(line)
 
 
 def _show_queue(session: Session, client: Client, pool: str | None) -> None:
@@ -82,7 +82,7 @@ def _show_queue(session: Session, client: Client, pool: str | None) -> None:
 
 
 def _maintenance_line(planned: dict[str, Any]) -> str:
-    begins, ends = (clock(moment(planned[name]), now()) for name in ("begins_at", "ends_at"))  # type: ignore[arg-type]
+    begins, ends = (format_clock(parse_time(planned[name]), now()) for name in ("begins_at", "ends_at"))  # type: ignore[arg-type]
     return f"{', '.join(planned['nodes'])}: maintenance from {begins} until {ends}"
 
 
@@ -122,8 +122,8 @@ def format_cards(milli: int) -> str:
 
 def _queue_row(job: dict) -> list[str]:
     at = now()
-    end = moment(job["expected_end_at"])
-    last = job["reason_text"] if job["state"] == "queued" else f"ends by {clock(end, at)}" if end else NONE
+    end = parse_time(job["expected_end_at"])
+    last = job["reason_text"] if job["state"] == "queued" else f"ends by {format_clock(end, at)}" if end else NONE
     return [
         job["pool"],
         str(job["position"] or NONE),
@@ -131,7 +131,7 @@ def _queue_row(job: dict) -> list[str]:
         job["name"] or NONE,
         job["team"] or "another",
         job["state"],
-        gpus(job),
-        waited_or_ran({**job, "ended_at": None}, at),
+        format_gpus(job),
+        format_wait_or_run({**job, "ended_at": None}, at),
         last,
     ]

@@ -14,7 +14,7 @@ import typer
 from cli.failures import DENIED, NOT_FOUND, OK, SERVER, USAGE, Failure
 from cli.http.credentials import TOKEN_VARIABLE, config_file, find_server, read_token
 from cli.http.transport import VERSION, Client, compare_versions
-from cli.output.cells import moment, now
+from cli.output.cells import now, parse_time
 from cli.session import Command, Session, new_commands
 
 commands = new_commands()
@@ -123,7 +123,7 @@ def _check_ssh() -> Finding:
 def _check_account(client: Client) -> Iterator[Finding]:
     me = client.get("/me")
     where = f" by {TOKEN_VARIABLE}" if os.environ.get(TOKEN_VARIABLE) else ""
-    until = moment((me["token"] or {}).get("expires_at"))
+    until = parse_time((me["token"] or {}).get("expires_at"))
     words = f"You are {me['username']}{where}; it may: {', '.join(me['scopes']) or 'nothing'}."
     if until and (until - now()).days < SOON_DAYS:
         yield Finding("token", "note", f"{words} It expires on {until:%Y-%m-%d}: make a new one soon.")

@@ -38,9 +38,9 @@ def events(
                 event = message.data
                 session.show_next(event, event["object"], _line(event))
             elif follow:
-                _tell_reset(session, message)
+                _print_reset(session, message)
             else:
-                raise Failure(NOT_FOUND, _reset_words(message))
+                raise Failure(NOT_FOUND, _describe_reset(message))
     except KeyboardInterrupt:
         raise Failure(INTERRUPTED) from None
 
@@ -51,13 +51,13 @@ def _line(event: dict) -> str:
     return f"{at:%b %d %H:%M:%S}  {event['object']:<9}  {event['text']}{why}  ({event['actor']})"
 
 
-def _tell_reset(session: Session, message: Message) -> None:
+def _print_reset(session: Session, message: Message) -> None:
     if session.wants_data:
         session.show_next({"type": "reset", **message.data}, "", "")
     else:
-        session.note(f"{_reset_words(message)} It goes on from now.")
+        session.print_note(f"{_describe_reset(message)} It goes on from now.")
 
 
-def _reset_words(message: Message) -> str:
+def _describe_reset(message: Message) -> str:
     why = WHY.get(message.data["reason"], message.data["reason"])
     return f"What came before event {message.data['id']} cannot be told any more ({why}): look at everything again."

@@ -42,7 +42,7 @@ def list_files(ctx: typer.Context, remote: Remote = "") -> None:
     names = [entry["name"] for entry in found["results"]]
     session.show_table(found, names, columns, rows, "Nothing is here yet. Send a file: tessera files put FILE")
     if found["cut"]:
-        session.note("There are more than these. Look at the rest in a terminal.")
+        session.print_note("There are more than these. Look at the rest in a terminal.")
 
 
 @files.command("places", cls=Command)
@@ -183,7 +183,7 @@ def _send_pieces(session: Session, client: Client, stream: Any, upload: dict, co
                     raise
                 upload = _ask_progress(session, client, path)
     except (KeyboardInterrupt, Unreachable):
-        session.note(f"Go on within a day with: {command}")
+        session.print_note(f"Go on within a day with: {command}")
         raise
     return upload
 
@@ -195,7 +195,7 @@ def _ask_progress(session: Session, client: Client, path: str) -> dict:
         except Unreachable:
             if pause is None:
                 raise
-            session.note("The portal does not answer; the file goes on when it does.")
+            session.print_note("The portal does not answer; the file goes on when it does.")
             time.sleep(pause)
     raise AssertionError("the last try returns or raises")
 

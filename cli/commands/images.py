@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.completing import image_names
+from cli.completing import complete_image_names
 from cli.failures import NOT_FOUND, USAGE, Failure
 from cli.http.transport import Client
 from cli.output.cells import NONE
@@ -19,7 +19,7 @@ registries = new_commands()
 commands.add_typer(images, name="images", help="Images by name: ls, add, set, rm.")
 commands.add_typer(registries, name="registries", help="Logins at image registries: ls, add, set, rm.")
 
-Alias = Annotated[str, typer.Argument(metavar="NAME", autocompletion=image_names)]
+Alias = Annotated[str, typer.Argument(metavar="NAME", autocompletion=complete_image_names)]
 Team = Annotated[str | None, typer.Option("--team", help="Of this team alone; else everybody's.")]
 Description = Annotated[str | None, typer.Option("--description", help="A few words for those who choose.")]
 Ahead = Annotated[bool | None, typer.Option("--ahead/--no-ahead", help="Machines fetch it before a job asks for it.")]
@@ -89,7 +89,7 @@ def remove_image(ctx: typer.Context, name: Alias, team: Team = None) -> None:
     session: Session = ctx.obj
     client = session.client()
     client.delete(f"/images/{_find_image(client, name, team)}")
-    session.note(f"{plain(name)} names no image any more.")
+    session.print_note(f"{plain(name)} names no image any more.")
 
 
 @registries.command("ls", cls=Command)
@@ -136,7 +136,7 @@ def remove_registry(ctx: typer.Context, number: Annotated[int, typer.Argument(me
     """Fetch with it no more. At the registry it is still good: withdraw it there."""
     session: Session = ctx.obj
     session.client().delete(f"/registries/{number}")
-    session.note("Nothing is fetched with it any more. Withdraw it at the registry, too.")
+    session.print_note("Nothing is fetched with it any more. Withdraw it at the registry, too.")
 
 
 def _find_image(client: Client, alias: str, team: str | None) -> int:

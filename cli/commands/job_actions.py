@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from cli.completing import ended_job_ids, open_job_ids
+from cli.completing import complete_ended_job_ids, complete_open_job_ids
 from cli.failures import OK, USAGE, WAITS, Failure
 from cli.http.transport import job_path
 from cli.output.cells import ENDED
@@ -15,8 +15,8 @@ commands = new_commands()
 
 RESIZE_WITHIN_S, POLL_S = 15.0, 0.3
 
-OpenIds = Annotated[list[str], typer.Argument(metavar="ID", autocompletion=open_job_ids)]
-EndedIds = Annotated[list[str], typer.Argument(metavar="ID", autocompletion=ended_job_ids)]
+OpenIds = Annotated[list[str], typer.Argument(metavar="ID", autocompletion=complete_open_job_ids)]
+EndedIds = Annotated[list[str], typer.Argument(metavar="ID", autocompletion=complete_ended_job_ids)]
 
 
 @commands.command("stop", cls=Command)
@@ -52,7 +52,7 @@ def release(ctx: typer.Context, job_ids: OpenIds) -> None:
 @commands.command("resize", cls=Command)
 def resize(
     ctx: typer.Context,
-    job_id: Annotated[str, typer.Argument(metavar="ID", autocompletion=open_job_ids)],
+    job_id: Annotated[str, typer.Argument(metavar="ID", autocompletion=complete_open_job_ids)],
     gpu: Annotated[str, typer.Option("--gpu", metavar="SLICE", help="As in a job file: 1/2 of a card, or 12GB.")],
     task: Annotated[str, typer.Option("--task", metavar="NAME", help="Of one task, such as worker.1; else all.")] = "",
 ) -> None:

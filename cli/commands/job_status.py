@@ -4,12 +4,22 @@ from typing import Annotated
 
 import typer
 
-from cli.completing import open_job_ids
+from cli.completing import complete_open_job_ids
 from cli.failures import Refused
 from cli.following import WatchOption, show_repeatedly
 from cli.http.transport import Client, job_path
-from cli.output.cells import ENDED, NONE, OPEN, gpus, moment, next_of, now, waited_or_ran, where
-from cli.output.plan import lever_lines
+from cli.output.cells import (
+    ENDED,
+    NONE,
+    OPEN,
+    describe_next,
+    format_gpus,
+    format_place,
+    format_wait_or_run,
+    now,
+    parse_time,
+)
+from cli.output.plan import format_suggestions
 from cli.output.table import Column
 from cli.session import Command, Session, new_commands
 
@@ -49,7 +59,7 @@ def ps(
 @commands.command("why", cls=Command)
 def why(
     ctx: typer.Context,
-    job_id: Annotated[str, typer.Argument(metavar="ID", autocompletion=open_job_ids)],
+    job_id: Annotated[str, typer.Argument(metavar="ID", autocompletion=complete_open_job_ids)],
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Until it starts.")] = False,
 ) -> None:
     """Why a job waits, and its place in the queue.
@@ -63,7 +73,7 @@ def why(
         job = client.get(job_path(job_id))
         waits = session.wants_data or job["state"] == "queued"
         wait = client.get(job_path(job_id, "/wait")) if waits else None
-        levers = [] if watch or session.wants_data or job["state"] != "queued" else _ask_levers(client, job_id)
+        levers = [] if watch or session.wants_data or job["state"] != "queued" else _load_suggestions(client, job_id)
         session.show(wait, [job["id"]], _wait_lines(job, wait) + levers)
         return job["state"] != "queued"
 
@@ -88,7 +98,8 @@ def _list(session: Session, client: Client, everybody: bool, state: str | None, 
 def _row(job: dict, with_owner: bool) -> list[str]:
     at = now()
     row = [
-        job["id"], job["name"], job["state"], gpus(job), where(job), waited_or_ran(job, at), next_of(job, at),
+        job["id"], job["name"], job["state"], format_gpus(job), format_place(job), format_wait_or_run(job, at),
+        describe_next(job, at),
     ]  # fmt: skip
     return [*row[:2], job["owner"], *row[2:]] if with_owner else row
 
@@ -97,22 +108,22 @@ def _wait_lines(job: dict, wait: dict | None) -> list[str]:
     at = now()
     head = f"{job['id']} {job['name']}".rstrip()
     if job["state"] != "queued" or wait is None:
-        return [f"{head} does not wait: it is {job['state']}.", *_unless_none(next_of(job, at))]
+        return [f"{head} does not wait: it is {job['state']}.", *_unless_none(describe_next(job, at))]
     place = f", number {wait['position']} of {wait['of']} in pool {job['pool']}" if wait["position"] else ""
-    lines = [f"{head} has waited {waited_or_ran(job, at)}{place}."]
+    lines = [f"{head} has waited {format_wait_or_run(job, at)}{place}."]
     if job["held"]:
         lines.append(f"It is held by {job['held_by']}. To let it start: tessera release {job['id']}")
     if start := wait.get("start"):
         lines.append(f"It will start: {start['text']}.")
     lines += [f"{reason['code']}  {reason['text']}" for reason in wait["reasons"]]
-    if looked := moment(wait["as_of"]):
+    if looked := parse_time(wait["as_of"]):
         lines.append(f"as of {looked.astimezone():%H:%M:%S}")
     return lines
 
 
-def _ask_levers(client: Client, job_id: str) -> list[str]:
+def _load_suggestions(client: Client, job_id: str) -> list[str]:
     try:
-        return lever_lines(client.get(job_path(job_id, "/levers")))
+        return format_suggestions(client.get(job_path(job_id, "/levers")))
     except Refused:
         return []
 

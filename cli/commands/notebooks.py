@@ -11,11 +11,11 @@ from uuid import uuid4
 
 import typer
 
-from cli.completing import notebook_names
+from cli.completing import complete_notebook_names
 from cli.failures import JOB_FAILED, NOT_FOUND, WAITS, Failure, Refused
 from cli.following import WatchOption, show_repeatedly
 from cli.http.transport import Client
-from cli.output.cells import NONE, clock, duration, moment, now
+from cli.output.cells import NONE, format_clock, format_duration, now, parse_time
 from cli.output.table import Column
 from cli.output.units import read_duration
 from cli.session import Command, Session, new_commands
@@ -24,7 +24,7 @@ commands = new_commands()
 nb = new_commands()
 commands.add_typer(nb, name="nb", help="Notebooks: start, open, stop, ls, rename.")
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="Or its id, nb-51.", autocompletion=notebook_names)]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Or its id, nb-51.", autocompletion=complete_notebook_names)]
 COLUMNS = (Column("ID"), Column("NAME", least=8), Column("STATE"), Column("GPU"), Column("STOPS"), Column("OPENED"))
 READY, OVER = "running", frozenset({"stopped", "failed"})
 PREPARING = "notebooks_preparing"
@@ -124,7 +124,7 @@ def _open(session: Session, name: str, where: In) -> None:
     one = find(client, name)
     if where is In.vscode:
         address = f"vscode://vscode-remote/ssh-remote+{quote(one['name'])}/"
-        session.note("VS Code connects by SSH; set it up once: tessera ssh-config --write")
+        session.print_note("VS Code connects by SSH; set it up once: tessera ssh-config --write")
     else:
         address = f"{client.server}/n/{one['id']}/open"
     session.show({"url": address}, [address], [address])
@@ -157,8 +157,8 @@ def _wait_until_ready(
                 raise
             state = f"waiting for JupyterLab, which the platform still prepares ({refused.params.get('step')})"
         if within_s is not None and state not in {READY, *OVER} and (now() - begun).total_seconds() >= within_s:
-            raise Failure(WAITS, f"{one['name']} is still {state} after {duration(within_s)}.")
-        session.note(f"{one['name']} is {state}.")
+            raise Failure(WAITS, f"{one['name']} is still {state} after {format_duration(within_s)}.")
+        session.print_note(f"{one['name']} is {state}.")
         return state in {READY, *OVER}
 
     show_repeatedly(session, look, True)
@@ -169,9 +169,9 @@ def _wait_until_ready(
 
 
 def _row(one: dict) -> list[str]:
-    at, stops, opened = now(), moment(one["stops_at"]), moment(one["opened_at"])
+    at, stops, opened = now(), parse_time(one["stops_at"]), parse_time(one["opened_at"])
     live = one["state"] not in OVER
-    times = [clock(stops, at) if stops and live else NONE, clock(opened, at) if opened else NONE]
+    times = [format_clock(stops, at) if stops and live else NONE, format_clock(opened, at) if opened else NONE]
     return [one["id"], one["name"], one["state"], str(one["spec"]["gpu"]), *times]
 
 

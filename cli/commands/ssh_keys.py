@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from cli.failures import NOT_FOUND, USAGE, Failure
-from cli.output.cells import NONE, moment, now
+from cli.output.cells import NONE, now, parse_time
 from cli.output.table import Column
 from cli.session import Command, Session, new_commands
 
@@ -77,11 +77,11 @@ def remove(ctx: typer.Context, key: Annotated[str, typer.Argument(metavar="ID|NA
         many = "Several of your keys are" if found else "You have no key"
         raise Failure(NOT_FOUND, f"{many} called {key!r}. Look at them: tessera ssh-key ls")
     client.delete(f"/me/ssh-keys/{found[0]['id']}")
-    session.note(f"The key {found[0]['name']} opens nothing any more.")
+    session.print_note(f"The key {found[0]['name']} opens nothing any more.")
 
 
 def _format_expiry(key: dict) -> str:
-    end = moment(key["expires_at"])
+    end = parse_time(key["expires_at"])
     if end is None:
         return NONE
     return "expired" if end <= now() else end.astimezone().strftime("%Y-%m-%d")

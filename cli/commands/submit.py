@@ -12,9 +12,9 @@ import typer
 
 from cli import document
 from cli.failures import USAGE, Failure, Refused
-from cli.following import detached, follow, report_outcome, wait_for_end, wait_for_start
+from cli.following import build_detached_failure, follow, report_outcome, wait_for_end, wait_for_start
 from cli.http.transport import Client
-from cli.output.plan import EXITS, plan_lines
+from cli.output.plan import EXITS, format_plan
 from cli.output.text import plain
 from cli.output.units import read_duration
 from cli.pack import PackError, pack
@@ -139,7 +139,7 @@ def submit(
 
 
 def _show_plan(session: Session, plan: dict) -> None:
-    session.show(plan, [plan["outcome"]], plan_lines(plan)[:1] if session.quiet else plan_lines(plan))
+    session.show(plan, [plan["outcome"]], format_plan(plan)[:1] if session.quiet else format_plan(plan))
     raise typer.Exit(EXITS[plan["outcome"]])
 
 
@@ -156,7 +156,7 @@ def _follow_new_job(
         elif until is Until.end:
             job = wait_for_end(session, client, job, within_s)
     except KeyboardInterrupt:
-        raise detached(job["id"]) from None
+        raise build_detached_failure(job["id"]) from None
     if follow_it or until is Until.end or (until is Until.start and job["state"] in {"failed", "cancelled"}):
         raise typer.Exit(report_outcome(session, job))
 
@@ -165,7 +165,7 @@ def _print_new_job(session: Session, job: dict, follow_it: bool) -> None:
     """Print the job; with -f to stderr, since stdout is the log's."""
     sentence = f"{job['id']} is {job['state']}. {job['links']['html']}"
     if follow_it and session.output is Output.table:
-        session.note(sentence)
+        session.print_note(sentence)
         return
     session.show(job, [job["id"]], [job["id"]] if session.quiet else [sentence])
 
@@ -177,16 +177,16 @@ def _upload_code(session: Session, client: Client, directory: Path) -> str:
     except PackError as error:
         raise Failure(USAGE, f"code: {error}") from None
     if packed.left_out:
-        session.note(f"Left out of the code, since only files can be sent: {', '.join(packed.left_out[:5])}")
+        session.print_note(f"Left out of the code, since only files can be sent: {', '.join(packed.left_out[:5])}")
     size = f"{packed.files} files, {max(len(packed.data) >> 10, 1):,} KiB"
     try:
         client.get(f"/code/{packed.digest}")
-        session.note(f"code: {size}, already there.")
+        session.print_note(f"code: {size}, already there.")
     except Refused as refused:
         if refused.status != 404:
             raise
         client.send_body("/code", packed.data, "application/gzip")
-        session.note(f"code: {size} sent.")
+        session.print_note(f"code: {size} sent.")
     return packed.digest
 
 

@@ -104,7 +104,7 @@ class Client:
             raise self._unreachable(drop) from None
         try:
             with self._broken_is_unreachable():
-                response = self._ask(connection, "GET", _add_query(path, query), b"", headers or {})
+                response = self._send_request(connection, "GET", _add_query(path, query), b"", headers or {})
                 if response.status >= 300:
                     raise self._refusal(_read_answer(response), _add_query(path, query))
             yield response.headers, self._pieces(response)
@@ -146,7 +146,7 @@ class Client:
                     return self._refuse_errors(answer, path)
                 why = f"it answered {answer.status}"
             if not noted:
-                self._note(f"{self.server} did not take it ({why}); trying again.")
+                self._print_note(f"{self.server} did not take it ({why}); trying again.")
             noted = True
             time.sleep(pause)
         raise AssertionError("the last try returns or raises")
@@ -154,7 +154,7 @@ class Client:
     def _exchange(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
         connection = self._connect()
         try:
-            return _read_answer(self._ask(connection, method, path, body, headers))
+            return _read_answer(self._send_request(connection, method, path, body, headers))
         except (HTTPException, OSError) as error:
             raise _Dropped(_describe_error(error), sent=True) from None
         finally:
@@ -171,7 +171,7 @@ class Client:
             raise _Dropped(_describe_error(error), sent=False) from None
         return connection
 
-    def _ask(
+    def _send_request(
         self, connection: HTTPConnection, method: str, path: str, body: bytes, headers: dict[str, str]
     ) -> HTTPResponse:
         common = {"Accept": "application/json, */*;q=0.5", "User-Agent": f"tessera-cli/{VERSION}"}
@@ -207,7 +207,7 @@ class Client:
             "It may have been done all the same: look before you try again.",
         )
 
-    def _note(self, text: str) -> None:
+    def _print_note(self, text: str) -> None:
         if not self.quiet:
             print(text, file=sys.stderr)
 

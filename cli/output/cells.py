@@ -11,15 +11,15 @@ ENDED = ("succeeded", "failed", "cancelled")
 _MODEL_PART = re.compile(r"(?P<models>[A-Z][^:/]*)/(?P<part>[0-9]+)")
 
 
-def gpus(job: dict) -> str:
+def format_gpus(job: dict) -> str:
     """Return the GPUs asked: "¼", "4×8 H100"; with roles a sum."""
     roles = job.get("roles") or []
     if len(roles) > 1:
-        return " + ".join(_gpus(role["gpu"], number_of(job, role)) for role in roles)
+        return " + ".join(_gpus(role["gpu"], count_tasks(job, role)) for role in roles)
     return _gpus(str(job["gpu"]), job["nodes"])
 
 
-def number_of(job: dict, role: dict) -> int:
+def count_tasks(job: dict, role: dict) -> int:
     """Count the role's tasks: the minimum while waiting."""
     if job["state"] == "queued":
         return role["least"]
@@ -41,8 +41,8 @@ def _gpus(ask: str, nodes: int) -> str:
     return f"{many}{VULGAR.get(amount, amount)} {models}".rstrip()
 
 
-def where(job: dict) -> str:
-    """Return node and GPUs of the first task, "n1:0,1 +3"."""
+def format_place(job: dict) -> str:
+    """Return the first task's node and GPUs, and the number of other nodes: "n1:0,1 +3"."""
     placed = [task for task in job["tasks"] if task["node"]]
     if not placed:
         return NONE
@@ -52,27 +52,29 @@ def where(job: dict) -> str:
     return f"{first} +{others}" if others else first
 
 
-def waited_or_ran(job: dict, now: datetime) -> str:
-    begin = moment(job["started_at"]) or moment(job["submitted_at"])
+def format_wait_or_run(job: dict, now: datetime) -> str:
+    """Return how long it ran, or has waited."""
+    begin = parse_time(job["started_at"]) or parse_time(job["submitted_at"])
     if begin is None:
         return NONE
-    return duration(((moment(job["ended_at"]) or now) - begin).total_seconds())
+    return format_duration(((parse_time(job["ended_at"]) or now) - begin).total_seconds())
 
 
-def next_of(job: dict, now: datetime) -> str:
+def describe_next(job: dict, now: datetime) -> str:
     """Return why it waits, when it ends, or how it ended."""
     state = job["state"]
     if state == "queued":
-        return queued(job)
+        return describe_wait(job)
     if state in ENDED:
-        return ending(job)
+        return describe_end(job)
     if job["stop_requested_at"]:
         return "is being stopped"
-    end = moment(job["expected_end_at"])
-    return f"ends by {clock(end, now)}" if end else NONE
+    end = parse_time(job["expected_end_at"])
+    return f"ends by {format_clock(end, now)}" if end else NONE
 
 
-def queued(job: dict) -> str:
+def describe_wait(job: dict) -> str:
+    """Return queue position and first reason."""
     if job["held"]:
         return f"held by {job['held_by']}"
     wait = job["wait"] or {}
@@ -81,13 +83,13 @@ def queued(job: dict) -> str:
     return " · ".join(part for part in (place, reasons[0]["text"]) if part) or NONE
 
 
-def ending(job: dict) -> str:
+def describe_end(job: dict) -> str:
     if job["reason"] == "exit_nonzero" and job["exit_code"] is not None:
         return f"exit {job['exit_code']}"
     return NONE if job["state"] == "succeeded" else job["reason_text"] or NONE
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Return the two largest units: "41s", "2h10m"."""
     whole = max(int(seconds), 0)
     if whole < 60:
@@ -102,11 +104,11 @@ def duration(seconds: float) -> str:
     return f"{days}d{hours}h" if hours else f"{days}d"
 
 
-def moment(text: str | None) -> datetime | None:
+def parse_time(text: str | None) -> datetime | None:
     return datetime.fromisoformat(text) if text else None
 
 
-def clock(at: datetime, now: datetime) -> str:
+def format_clock(at: datetime, now: datetime) -> str:
     """Return local time, with the day unless today."""
     here = at.astimezone()
     return here.strftime("%H:%M" if here.date() == now.astimezone().date() else "%b %d %H:%M")

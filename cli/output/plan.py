@@ -8,17 +8,17 @@ MARKS = {"starts": "●", "waits": "◐", "never": "✕"}
 EXITS = {"starts": OK, "waits": WAITS, "never": USAGE}
 
 
-def plan_lines(plan: dict) -> list[str]:
+def format_plan(plan: dict) -> list[str]:
     refusal = plan["refusal"] or {"hints": []}
     return [
         f"{MARKS.get(plan['outcome'], '?')} {plan['text']}",
         *_listed("why", (f"{reason['code']}  {reason['text']}" for reason in plan["reasons"])),
-        *lever_lines(plan),
+        *format_suggestions(plan),
         *_listed("try", (f"{field_of(hint['pointer'])}: {hint['value']}" for hint in refusal["hints"])),
     ]
 
 
-def lever_lines(answer: dict) -> list[str]:
+def format_suggestions(answer: dict) -> list[str]:
     return _listed("sooner", (f"{lever['text']}: {lever['start_text']}" for lever in answer["levers"]))
 
 

@@ -87,7 +87,7 @@ class LogText:
             text = self._leave_string(text, last)
         if not last and (unfinished := _UNFINISHED.search(text)) and len(text) - unfinished.start() <= _MOST_HELD:
             text, self._held = text[: unfinished.start()], text[unfinished.start() :]
-        return _SPECIAL.sub(self._keep, text)
+        return _SPECIAL.sub(self._filter_sequence, text)
 
     def _leave_string(self, text: str, last: bool) -> str:
         end = _STRING_END.search(text)
@@ -99,7 +99,7 @@ class LogText:
         self._in_string = False
         return text[end.end() :]
 
-    def _keep(self, found: re.Match) -> str:
+    def _filter_sequence(self, found: re.Match) -> str:
         if found["string"] is not None:
             # Without an end the string goes on in the next piece.
             self._in_string = found["end"] is None

@@ -54,7 +54,7 @@ def save_maintenance(*, actor: Actor, maintenance: Maintenance, nodes: Iterable[
     maintenance.nodes.set(named)
     for node in machines:
         stays = node.pk in after
-        _note(node, "node.maintenance_planned" if stays else "node.maintenance_ended", maintenance, actor)
+        _record_event(node, "node.maintenance_planned" if stays else "node.maintenance_ended", maintenance, actor)
     return maintenance
 
 
@@ -64,7 +64,7 @@ def end_maintenance(*, actor: Actor, maintenance: Maintenance) -> None:
     machines = lock_rows(Node.objects.filter(pk__in=_machines_now(maintenance)).select_related("pool"))
     now = database_now()
     for node in machines:
-        _note(node, "node.maintenance_ended", maintenance, actor)
+        _record_event(node, "node.maintenance_ended", maintenance, actor)
     if maintenance.begins_at < now < maintenance.ends_at:
         Maintenance.objects.filter(pk=maintenance.pk).update(ends_at=now)
     elif maintenance.begins_at >= now:
@@ -84,7 +84,7 @@ def _check(maintenance: Maintenance, named: list[Node]) -> None:
         raise InvalidInput(errors)
 
 
-def _note(node: Node, verb: str, maintenance: Maintenance, actor: Actor) -> None:
+def _record_event(node: Node, verb: str, maintenance: Maintenance, actor: Actor) -> None:
     times = {"from": maintenance.begins_at.isoformat(), "until": maintenance.ends_at.isoformat()}
     record(node, verb, actor=actor, params={**times, "why": maintenance.why, "stops": maintenance.stops})
     for pool_id in {node.pool_id, *Gpu.objects.present().filter(node=node).values_list("pool_id", flat=True)}:

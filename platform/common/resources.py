@@ -132,7 +132,7 @@ def matches_model(ask_model: str, card_model: str, product: str) -> bool:
     card_model: short name; its leading words match ("V100" for "V100-32GB"). product: NVML's name; any run of its words
     matches ("A100" for "NVIDIA A100-SXM4-80GB"). A MIG instance matches only a full name, so "A100" gets a card.
     """
-    asked, card, words = _words(ask_model), _words(card_model), _words(product)
+    asked, card, words = _split_name(ask_model), _split_name(card_model), _split_name(product)
     if not asked:
         return False
     if is_instance(product):
@@ -167,14 +167,14 @@ def parse_gpu(value: object, pointer: str = "/gpu") -> GpuAsk:
         raise _bad(pointer, "not_supported_yet", key=shorten_text(text), feature="gpu_range")
     part_of = _MODEL_PART.fullmatch(text)
     if part_of and not _COUNT.fullmatch(part_of[1]) and ":" not in text:
-        return _ask(f"1/{part_of[2]}", _models(part_of[1], pointer), pointer)
+        return _read_gpu_ask(f"1/{part_of[2]}", _models(part_of[1], pointer), pointer)
     names, colon, amount = text.partition(":")
     if colon and (":" in amount or "/" in names or _is_amount(names)):  # such as 10GB:2 or H100/4:2
         raise _bad(pointer, "not_supported_yet", key=shorten_text(text), feature="gpu_several_slices")
     if colon:
-        return _ask(amount, _models(names, pointer), pointer)
+        return _read_gpu_ask(amount, _models(names, pointer), pointer)
     if _is_amount(text):
-        return _ask(text, (), pointer)
+        return _read_gpu_ask(text, (), pointer)
     return GpuAsk(count=1, models=_models(text, pointer))
 
 
@@ -280,7 +280,7 @@ def _bad(pointer: str, code: str, **params) -> InvalidInput:
     return InvalidInput(errors=[FieldError(pointer, code, params)])
 
 
-def _ask(amount: str, models: tuple[str, ...], pointer: str) -> GpuAsk:
+def _read_gpu_ask(amount: str, models: tuple[str, ...], pointer: str) -> GpuAsk:
     if part := _PART.fullmatch(amount):
         return _part_ask(int(part[1]), int(part[2]), models, pointer)
     if memory := _GPU_MEMORY.fullmatch(amount):
@@ -352,7 +352,7 @@ def _plain(number: Decimal) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def _words(name: str) -> list[str]:
+def _split_name(name: str) -> list[str]:
     return re.findall(r"[a-z0-9]+", name.lower())
 
 

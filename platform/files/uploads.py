@@ -85,6 +85,7 @@ def append_upload(*, user: User, uuid: UUID, offset: int, pieces: Iterable[bytes
 
 
 def drop_upload(*, user: User, uuid: UUID) -> None:
+    """Cancel an unfinished upload."""
     upload = _find(user, uuid)
     if upload.finished_at is None:
         _drop(upload, find_file_area(user, upload.shelf, write=True))

@@ -27,6 +27,7 @@ class FileArea:
 
     @property
     def place(self) -> AreaId:
+        """The area's directory on disk."""
         return AreaId("team", self.team.gid) if self.team else AreaId("home", self.user.uid)
 
     def name_of(self, path: str) -> str:
@@ -44,6 +45,7 @@ class FileArea:
 
     @property
     def store(self) -> FileStore:
+        """Access to its files with the user's own rights."""
         return FileStore(settings.TESSERA_FILES, self.place, uid=self.user.uid, gid=self._gid())
 
     def _gid(self) -> int:
@@ -64,5 +66,6 @@ def find_file_area(user: User, name: str, *, write: bool = False) -> FileArea:
 
 
 def list_file_areas(user: User) -> list[FileArea]:
+    """List the user's home and the teams' areas that they may read."""
     teams = Team.objects.filter(members=user).order_by("name")
     return [FileArea(user, None), *(FileArea(user, team) for team in teams if may(user, "files.read", team))]

@@ -169,13 +169,13 @@ class TaskQuerySet(models.QuerySet["Task"]):
 
     def log_awaited(self) -> "TaskQuerySet":
         """Filter to ended tasks with logs that an agent may complete."""
-        return self.filter(_log_awaited())
+        return self.filter(_build_log_awaited_filter())
 
     def log_open(self) -> "TaskQuerySet":
-        return self.filter(~Q(state__in=TASK_FINAL) | _log_awaited())
+        return self.filter(~Q(state__in=TASK_FINAL) | _build_log_awaited_filter())
 
 
-def _log_awaited() -> Q:
+def _build_log_awaited_filter() -> Q:
     agents = Agent.objects.filter(node_name=OuterRef("node__name"), revoked_at__isnull=True, logs_at__isnull=False)
     ended = Q(state__in=TASK_FINAL, started_at__isnull=False, ended_at__gt=Now() - LOG_PATIENCE)
     return ended & ~Q(brought__end__in=[BroughtLog.End.WHOLE, BroughtLog.End.CUT]) & Q(Exists(agents))

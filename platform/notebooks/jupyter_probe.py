@@ -19,12 +19,12 @@ async def is_jupyter_ready(access: Access, task: Task) -> bool:
         return False
     try:
         async with asyncio.timeout(TIMEOUT_S):
-            return await _ask(access, task.uuid.hex, port) == 200
+            return await _get_status(access, task.uuid.hex, port) == 200
     except NOT_YET:
         return False
 
 
-async def _ask(access: Access, task: str, port: int) -> int:
+async def _get_status(access: Access, task: str, port: int) -> int:
     """Return the status of GET /api/status; 0 if it is no HTTP."""
     reader, writer = await asyncio.open_connection(sock=await access.dial(task, port))
     try:

@@ -32,6 +32,7 @@ class NotebookQuerySet(models.QuerySet["Notebook"]):
         return self.filter(job__isnull=False).exclude(job__state__in=JOB_FINAL)
 
     def in_states(self, states: Iterable[str]) -> "NotebookQuerySet":
+        """Filter by derived state."""
         wanted = Q(job__isnull=True) if derive_state(None, ready=False) in states else Q(pk__in=[])
         for state in JobState.values:
             for ready in (False, True):
@@ -95,6 +96,7 @@ class Notebook(models.Model):
 
     @property
     def task(self) -> Task | None:
+        """The newest start's task."""
         return self.job.newest_tasks.select_related("job", "node").first() if self.job else None
 
     @property

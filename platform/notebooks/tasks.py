@@ -34,11 +34,12 @@ FOLLOW_S, LOOK_S = 0.4, 0.1
 
 @shared_task
 def look() -> None:
+    """Keep time limits and mark the notebooks that answer as ready."""
     if not connection.in_atomic_block:
         connection.close_if_unusable_or_obsolete()
     until = time.monotonic() + FOLLOW_S
     keep_time()
-    while see_who_answers() and time.monotonic() < until:
+    while mark_ready_notebooks() and time.monotonic() < until:
         time.sleep(LOOK_S)
 
 
@@ -57,7 +58,7 @@ def sweep() -> None:
         drop_environment(environment)
 
 
-def see_who_answers() -> bool:
+def mark_ready_notebooks() -> bool:
     """Mark notebooks ready that answer. Returns whether some do not yet."""
     starting = list(Notebook.objects.live().filter(ready_at=None, job__state=JobState.RUNNING).select_related("job"))
     tasks = {one.pk: task for one in starting if (task := one.task) and task.state == TaskState.RUNNING}

@@ -60,7 +60,7 @@ def save_quota(*, actor: User, quota: Quota, pool_total: tuple[int, int, int]) -
         raise InvalidInput(problems)
     quota.save()
     if record_change(quota, before, QUOTA_FIELDS, "quota.changed" if before else "quota.made", actor=actor.as_actor):
-        _tell_leads(quota, actor)
+        _notify_leads(quota, actor)
     publish_pool(quota.pool_id)
     hint("cycle")
     return quota
@@ -72,7 +72,7 @@ def delete_quota(*, actor: User, quota: Quota) -> None:
     lock_rows(Quota.objects.filter(pk=quota.pk))
     params = {"from": {name: getattr(quota, name) for name in QUOTA_FIELDS}, "to": {}}
     record(quota, "quota.deleted", actor=actor.as_actor, params=params)
-    _tell_leads(quota, actor)
+    _notify_leads(quota, actor)
     quota.delete()
     hint("cycle")
 
@@ -129,7 +129,7 @@ def _admit_one_more(user: User, what: str, count: Callable[[], int]) -> None:
         raise QuotaExceeded("user_limit", what=what, used=used, limit=allowed)
 
 
-def _tell_leads(quota: Quota, actor: User) -> None:
+def _notify_leads(quota: Quota, actor: User) -> None:
     leads = quota.team.memberships.filter(role=TeamRole.LEAD, user__suspended_at__isnull=True).exclude(user=actor)
     params = {"team": quota.team.name, "pool": quota.pool.name}
     for user_id in leads.values_list("user_id", flat=True):

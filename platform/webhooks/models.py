@@ -73,4 +73,5 @@ class Delivery(Outgoing):
 
     @property
     def next_at(self) -> datetime | None:
+        """When it is tried next, after its webhook's pause; None if done."""
         return self.due_at and max(self.due_at, self.webhook.rests_until or self.due_at)

@@ -104,6 +104,7 @@ def delete_webhook(*, actor: User, webhook: Webhook) -> None:
 
 @transaction.atomic
 def redeliver(*, actor: User, delivery: Delivery) -> Delivery:
+    """Queue the delivery's event once more."""
     _require(actor, delivery.webhook)
     again = Delivery.objects.create(webhook_id=delivery.webhook_id, event_id=delivery.event_id, due_at=Now())
     return _send_now(again)

@@ -8,7 +8,7 @@ from django.conf import settings
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
-def own_origin() -> str:
+def get_portal_origin() -> str:
     return origin_of(settings.TESSERA_PUBLIC_URL)
 
 
@@ -30,4 +30,4 @@ def comes_from_our_page(headers: Iterable[tuple[bytes, bytes]]) -> bool:
     """Check a websocket handshake (ASGI headers): portal's origin, at most one session cookie."""
     pairs = [(name, value.decode("latin-1")) for name, value in headers]
     cookies = "; ".join(value for name, value in pairs if name == b"cookie")
-    return dict(pairs).get(b"origin") == own_origin() and count_session_cookies(cookies) < 2
+    return dict(pairs).get(b"origin") == get_portal_origin() and count_session_cookies(cookies) < 2

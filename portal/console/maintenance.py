@@ -53,6 +53,7 @@ class MaintenanceAdmin(KeptAdmin):
     actions = ("end_now",)
 
     def get_fieldsets(self, request: HttpRequest, obj: Maintenance | None = None) -> list[tuple]:
+        """Say which time zone the times are in."""
         words = _("Times are in the time zone %(zone)s.") % {"zone": timezone.get_current_timezone_name()}
         return [(None, {"fields": FIELDS, "description": words})]
 

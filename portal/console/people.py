@@ -172,13 +172,15 @@ class UserAdmin(admin.ModelAdmin):
 
     @admin.action(description=gettext_lazy("Suspend: block all access at once"), permissions=["change"])
     def suspend(self, request: HttpRequest, people: QuerySet[User]) -> None:
-        self._tell(request, people.exclude(pk=request.user.pk).filter(suspended_at__isnull=True), suspend_person)
+        self._change_people(
+            request, people.exclude(pk=request.user.pk).filter(suspended_at__isnull=True), suspend_person
+        )
 
     @admin.action(description=gettext_lazy("Restore access"), permissions=["change"])
     def let_in(self, request: HttpRequest, people: QuerySet[User]) -> None:
-        self._tell(request, people.filter(suspended_at__isnull=False), readmit_person)
+        self._change_people(request, people.filter(suspended_at__isnull=False), readmit_person)
 
-    def _tell(self, request: HttpRequest, people: QuerySet[User], act: Callable[..., None]) -> None:
+    def _change_people(self, request: HttpRequest, people: QuerySet[User], act: Callable[..., None]) -> None:
         chosen = list(people)
         for user in chosen:
             act(actor=request.user, user=user)

@@ -41,12 +41,12 @@ class Rechecks:
     async def _listen(self, user_id: int) -> None:
         while True:
             try:
-                await self._hear(user_id)
+                await self._receive_rechecks(user_id)
             except Exception as away:
                 log.warning("sockets of person %s hear nothing for now: %r", user_id, away)
                 await asyncio.sleep(AGAIN_S)
 
-    async def _hear(self, user_id: int) -> None:
+    async def _receive_rechecks(self, user_id: int) -> None:
         layer, group = get_channel_layer(), f"user-{user_id}"
         channel = await layer.new_channel()
         await layer.group_add(group, channel)

@@ -70,7 +70,7 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
     async def touch(self, message: dict) -> None:
         """Handle a change of an object, or of a shared page by its kind."""
         if not self.touched:
-            self._spawn(self._tell_soon())
+            self._spawn(self._send_changes_soon())
         self.touched.add(message["id"] or message["kind"])
 
     async def recheck(self, message: dict) -> None:
@@ -116,7 +116,7 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
 
     # ---- by itself ----
 
-    async def _tell_soon(self) -> None:
+    async def _send_changes_soon(self) -> None:
         await asyncio.sleep(GATHER_S)
         touched, self.touched = sorted(self.touched), set()
         await self.send_json({"touched": touched})

@@ -138,11 +138,12 @@ def _publish_for(job_ids: list[int]) -> None:
 
 def _build_update(row: StoredReasons, refusals: list[Refusal], place: tuple[int, int]) -> ReasonUpdate:
     return ReasonUpdate(
-        row.pk, row.number, [_in_words(refusal, row.held_by) for refusal in refusals], *place, row.held_by
+        row.pk, row.number, [_build_reason(refusal, row.held_by) for refusal in refusals], *place, row.held_by
     )
 
 
-def _in_words(refusal: Refusal, held_by: str) -> dict:
+def _build_reason(refusal: Refusal, held_by: str) -> dict:
+    """Build the reason as it is stored with the job."""
     if refusal.reason == "held" and held_by:
         return {"code": "held", "params": {"who": held_by}}
     return {"code": refusal.reason, "params": refusal.params}

@@ -16,6 +16,7 @@ from django.utils import timezone
 from cluster.models import Cached, Node, NodeState
 from images.logins import load_logins
 from images.models import Fetch, Image
+from quotas.models import Amounts
 from runtimes.contract.container import ContainerView
 from runtimes.contract.errors import Rejected, Unavailable
 from runtimes.contract.node import IMAGE
@@ -72,10 +73,10 @@ def _missing() -> Iterator[tuple[Image, Node]]:
 def _nodes_with_room() -> list[Node]:
     nodes = list(Node.objects.present().filter(state=NodeState.READY).select_related("pool").order_by("name"))
     taken = sum_nodes(node.pk for node in nodes)
-    return [node for node in nodes if _has_room(node, taken.get(node.pk, (0, 0, 0)))]
+    return [node for node in nodes if _fits_prepull_pod(node, taken.get(node.pk, (0, 0, 0)))]
 
 
-def _has_room(node: Node, taken: tuple[int, int, int]) -> bool:
+def _fits_prepull_pod(node: Node, taken: Amounts) -> bool:
     _, cpu, memory = taken
     return cpu + CPU_MILLI <= node.cpu_sellable_milli and memory + MEMORY_MIB <= node.memory_mib
 

@@ -37,18 +37,18 @@ class CacheLocations:
     contents: tuple[CachedContent, ...] = ()
     number: dict[str, int] = field(default_factory=dict)
     of_job: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    _told: dict[tuple, tuple[Role, ...]] = field(default_factory=dict)
+    _shared: dict[tuple, tuple[Role, ...]] = field(default_factory=dict)
 
-    def told(self, job_id: int, gang: tuple[Role, ...]) -> tuple[Role, ...]:
+    def with_fetch(self, job_id: int, gang: tuple[Role, ...]) -> tuple[Role, ...]:
         """Return the gang with `fetch` set; similar jobs share one tuple."""
-        return self.told_of(self.of_job.get(job_id, ()), gang)
+        return self.share_with_fetch(self.of_job.get(job_id, ()), gang)
 
-    def told_of(self, fetch: tuple[int, ...], gang: tuple[Role, ...]) -> tuple[Role, ...]:
+    def share_with_fetch(self, fetch: tuple[int, ...], gang: tuple[Role, ...]) -> tuple[Role, ...]:
         if not fetch:
             return gang
-        if (gang, fetch) not in self._told:
-            self._told[gang, fetch] = tuple(replace(role, ask=replace(role.ask, fetch=fetch)) for role in gang)
-        return self._told[gang, fetch]
+        if (gang, fetch) not in self._shared:
+            self._shared[gang, fetch] = tuple(replace(role, ask=replace(role.ask, fetch=fetch)) for role in gang)
+        return self._shared[gang, fetch]
 
 
 def load_cache_locations(places: Mapping[int, int], besides: Iterable[str] = ()) -> CacheLocations:

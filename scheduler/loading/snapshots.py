@@ -291,7 +291,7 @@ def list_waiting(
         gang = gangs.get(job.gang)
         if gang is None:
             gang = gangs[job.gang] = build_gang(json.loads(job.gang), kinds)
-        found.append(_waiting(job, fetches.told(job.pk, gang), places))
+        found.append(_waiting(job, fetches.with_fetch(job.pk, gang), places))
     last.update(jobs=jobs, waiting=found, telling={*fetches.of_job})
     return found
 
@@ -304,7 +304,7 @@ def build_waiting(
     times = job.kind, job.preemptible, job.time_s, job.max_time_s
     row = QueuedRow(0, team, user, pool, job.priority, submitted_at, "", job.held_at is not None, not_before, *times)
     fetch = tuple(fetches.number[key] for key in reads if key in fetches.number)
-    gang = fetches.told_of(fetch, build_gang(job.gang, kinds))
+    gang = fetches.share_with_fetch(fetch, build_gang(job.gang, kinds))
     return _waiting(row, gang, ArrayIndex({team: team}, {user: user}, {pool: pool}))
 
 

@@ -170,7 +170,7 @@ def _compare_one(row: TaskRow, view: ContainerView | None) -> list[Step]:
         return _unseen(row)
     if view.phase == "exited":
         state, reason = find_end(view, row.stop, ran=row.state not in (T.ASSIGNED, T.STARTING))
-        return [TaskObserved(row.uuid, row.job_id, state, reason, _with_words(row, view, reason))]
+        return [TaskObserved(row.uuid, row.job_id, state, reason, _fill_in_detail(row, view, reason))]
     if view.phase == "lost":
         return [] if row.state == T.LOST else [TaskObserved(row.uuid, row.job_id, T.LOST, "", view)]
     if row.stop or row.state == T.STOPPING:
@@ -184,7 +184,7 @@ def _compare_one(row: TaskRow, view: ContainerView | None) -> list[Step]:
     return [Resize(row.uuid, row.job_id)] if row.resize and row.state == T.RUNNING else []
 
 
-def _with_words(row: TaskRow, view: ContainerView, reason: str) -> ContainerView:
+def _fill_in_detail(row: TaskRow, view: ContainerView, reason: str) -> ContainerView:
     if view.detail or view.cause != "stopped":
         return view
     if reason == OVER:

@@ -83,10 +83,12 @@ def record_progress(step: TaskProgress, epoch: int) -> None:
 
 
 def write_progress(uuid: str, told: dict[str, Any]) -> None:
+    """Write columns of a task that are no state."""
     Task.objects.filter(uuid=uuid).update(**told)
 
 
 def load_task(uuid: str) -> Task:
+    """Read a task without locking it."""
     return Task.objects.select_related("job").get(uuid=uuid)
 
 

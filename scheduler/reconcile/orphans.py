@@ -18,14 +18,14 @@ UNKNOWN_S = 600.0
 SEARCH_EVERY_S = 0.5
 
 
-class OrphanFinder:
+class OrphanCleanup:
     """Remembers orphans that never ran."""
 
     def __init__(self) -> None:
         self._since: dict[str, float] = {}
 
-    def find_orphans(self, strangers: Iterable[ContainerView], now: float) -> list[Stop | Forget]:
-        """Return actions against old orphans. now: monotonic seconds."""
+    def plan_orphan_cleanup(self, strangers: Iterable[ContainerView], now: float) -> list[Stop | Forget]:
+        """Return stops and forgets of orphans that never ran and are ten minutes old. now: monotonic seconds."""
         idle = {view.uuid: view for view in strangers if never_ran(view)}
         self._since = {uuid: self._since.get(uuid, now) for uuid in idle}
         old = [view for uuid, view in sorted(idle.items()) if now - self._since[uuid] >= UNKNOWN_S]
@@ -33,6 +33,7 @@ class OrphanFinder:
 
 
 def never_ran(view: ContainerView) -> bool:
+    """Whether it was created and never started."""
     return view.started_at is None and view.phase in ("starting", "exited")
 
 

@@ -18,7 +18,7 @@ from runtimes.contract.runtime import LiveView
 from scheduler.lease import RENEW_S, acquire, newest_epoch, record_success, release, renew, take_hint
 from scheduler.reconcile.actions import FencedAction, RuntimeAction
 from scheduler.reconcile.compare import Step, Stop, TaskObserved
-from scheduler.reconcile.orphans import OrphanFinder, load_orphans
+from scheduler.reconcile.orphans import OrphanCleanup, load_orphans
 from scheduler.reconcile.round import AT_ONCE, reconcile_once
 
 log = logging.getLogger("tessera.watch")
@@ -51,12 +51,12 @@ class WatchLoop:
         self._handed: dict[tuple[str, str], float] = {}
         self._tidied_at = self._renewed_at = self.last_round_at = time.monotonic()
         self.rounds = 0
-        self._orphans = OrphanFinder()
+        self._orphans = OrphanCleanup()
 
     def run(self) -> None:
         """Lead or stand by until ended. Raise WatchStale."""
         while not self.ended.is_set():
-            self.look()
+            self.check_view_is_fresh()
             try:
                 if (epoch := acquire(NAME)) is None:
                     self.last_round_at = time.monotonic()  # another leader counts as alive
@@ -74,7 +74,7 @@ class WatchLoop:
     def list_containers(self) -> Sequence[ContainerView]:
         return self.view.list_containers()
 
-    def look(self) -> None:
+    def check_view_is_fresh(self) -> None:
         """Raise WatchStale if the runtime is silent."""
         if (age := self.view.age_s()) > STALE_AFTER_S:
             raise WatchStale(f"Nothing was heard of the cluster for {age:.0f} s.")
@@ -94,6 +94,7 @@ class WatchLoop:
         self.last_round_at = time.monotonic()
 
     def is_live(self) -> bool:
+        """Whether rounds go on and the view is fresh, for /livez."""
         return time.monotonic() - self.last_round_at < LIVE_S and self.view.age_s() < STALE_AFTER_S
 
     def measures(self) -> dict[str, float]:
@@ -107,7 +108,7 @@ class WatchLoop:
     def _lead(self, epoch: int) -> None:
         self._renewed_at, due = time.monotonic(), True
         while self.leads(epoch):
-            self.look()
+            self.check_view_is_fresh()
             now = time.monotonic()
             if due or take_hint(NAME, epoch) or now - self.last_round_at > ROUND_S:
                 self.round(epoch)
@@ -152,7 +153,7 @@ class WatchLoop:
             self._tidied_at = now
             threading.Thread(target=self._sweep, name="tidy", daemon=True).start()
             try:
-                actions = self._orphans.find_orphans(load_orphans(self.view.list_containers()), now)
+                actions = self._orphans.plan_orphan_cleanup(load_orphans(self.view.list_containers()), now)
                 for action in actions:
                     log.warning("%s is known to no row and never ran: %s", action.uuid, type(action).__name__)
                 for at in range(0, len(actions), AT_ONCE):

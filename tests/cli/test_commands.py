@@ -13,7 +13,7 @@ from typer.main import get_group
 
 from cli.http.transport import VERSION
 from cli.main import COMMANDS
-from cli.output.cells import clock, moment, now
+from cli.output.cells import format_clock, now, parse_time
 from cli.output.text import width
 
 ROOT = Path(__file__).parents[2]
@@ -317,7 +317,7 @@ def test_free_tells_of_maintenance_once_for_all_pools(server, tessera):
     ]  # fmt: skip
     server.on("GET /capacity", (200, {"results": rooms, "next_cursor": None}))
     server.on("GET /gpus", (200, {"results": [], "next_cursor": None}))
-    begins, ends = (clock(moment(planned[name]), now()) for name in ("begins_at", "ends_at"))
+    begins, ends = (format_clock(parse_time(planned[name]), now()) for name in ("begins_at", "ends_at"))
     assert tessera("free").stderr == f"n1, n2: maintenance from {begins} until {ends}\n"
 
 

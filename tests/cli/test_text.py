@@ -4,7 +4,7 @@ import pytest
 from cli_server import a_job, ended
 
 from cli.commands.job_status import COLUMNS, OWNER, _row
-from cli.output.cells import duration, gpus, next_of, now, waited_or_ran, where
+from cli.output.cells import describe_next, format_duration, format_gpus, format_place, format_wait_or_run, now
 from cli.output.table import lay_out
 from cli.output.text import LogText, cut, plain, width
 
@@ -66,25 +66,35 @@ def test_wide_characters_count_two_and_are_cut_whole():
      ("V100-32GB/8", 1, "⅛ V100-32GB"), ("1/7", 2, "2×1/7")],
 )  # fmt: skip
 def test_gpus_are_short(gpu, nodes, shown):
-    assert gpus(a_job(gpu=gpu, nodes=nodes)) == shown
+    assert format_gpus(a_job(gpu=gpu, nodes=nodes)) == shown
 
 
 def test_what_the_roles_of_a_job_ask_is_added_up():
     roles = [{"name": n, "gpu": gpu, "least": least} for n, gpu, least in (("head", "0", 1), ("w", "A100:2", 4))]
-    assert gpus(a_job(state="queued", roles=roles)) == "– + 4×2 A100"
+    assert format_gpus(a_job(state="queued", roles=roles)) == "– + 4×2 A100"
     started = [{"role": name, "node": "n1", "gpus": []} for name in ("head", "w", "w", "w", "w", "w")]
-    assert gpus(a_job(roles=roles, tasks=started)) == "– + 5×2 A100"
+    assert format_gpus(a_job(roles=roles, tasks=started)) == "– + 5×2 A100"
 
 
 def test_places_times_and_ends_are_short():
     two = [{"node": n, "gpus": [{"place": "0"}, {"place": "1:4"}]} for n in ("n1", "n2", "n2")]
-    assert where(a_job(tasks=two)) == "n1:0,1:4 +1" and where(a_job(tasks=[{"node": None, "gpus": []}])) == "–"
-    assert [duration(s) for s in (-5, 41, 725, 7800, 7200, 273_600)] == ["0s", "41s", "12m", "2h10m", "2h", "3d4h"]
-    assert waited_or_ran(ended(), now()) == "2h10m"
+    assert (
+        format_place(a_job(tasks=two)) == "n1:0,1:4 +1"
+        and format_place(a_job(tasks=[{"node": None, "gpus": []}])) == "–"
+    )
+    assert [format_duration(s) for s in (-5, 41, 725, 7800, 7200, 273_600)] == [
+        "0s",
+        "41s",
+        "12m",
+        "2h10m",
+        "2h",
+        "3d4h",
+    ]
+    assert format_wait_or_run(ended(), now()) == "2h10m"
     failed = ended(state="failed", reason="exit_nonzero", exit_code=3)
-    assert next_of(failed, now()) == "exit 3" and next_of(ended(), now()) == "–"
-    assert next_of(a_job(state="queued"), now()) == "#2 · the team is at its limit"
-    assert next_of(a_job(state="queued", held=True, held_by="bob"), now()) == "held by bob"
+    assert describe_next(failed, now()) == "exit 3" and describe_next(ended(), now()) == "–"
+    assert describe_next(a_job(state="queued"), now()) == "#2 · the team is at its limit"
+    assert describe_next(a_job(state="queued", held=True, held_by="bob"), now()) == "held by bob"
 
 
 def test_a_table_fits_80_columns_with_long_names_in_wide_characters():

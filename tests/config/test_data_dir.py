@@ -73,7 +73,7 @@ def test_a_full_disk_is_refused_before_anything_is_written(tmp_path, monkeypatch
 
 def test_data_of_another_account_is_refused_by_name(tmp_path, monkeypatch):
     data_dir.open_data(tmp_path / "data")
-    owner = data_dir.account(os.geteuid())
+    owner = data_dir.show_account(os.geteuid())
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
     with pytest.raises(Failure, match=f"belongs to {owner}"):
         data_dir.open_data(tmp_path / "data")

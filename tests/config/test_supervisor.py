@@ -44,14 +44,14 @@ def test_a_killed_child_is_started_again(start):
     child = start(SLEEP)
     first = child.pid
     os.kill(first, signal.SIGKILL)
-    until(child.tend)
+    until(child.restart_if_dead)
     assert child.is_running() and child.pid != first
 
 
 def test_a_child_that_keeps_dying_is_started_later_and_later(start):
     child = start([sys.executable, "-S", "-c", ""])
     for _ in range(2):
-        until(child.tend)
+        until(child.restart_if_dead)
     assert child.delay_s == pytest.approx(0.8)
 
 
@@ -80,7 +80,7 @@ def test_what_a_dead_child_left_in_its_session_is_killed_and_a_session_of_its_ow
     pool, job = (int(word) for word in child.program.log.read_text().split()[:2])
     try:
         os.kill(leader, signal.SIGKILL)
-        until(child.tend)
+        until(child.restart_if_dead)
         until(lambda: pool not in session_members(leader))
         assert session_members(job) == [job]
     finally:

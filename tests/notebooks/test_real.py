@@ -13,7 +13,7 @@ from notebooks import build_environment
 from notebooks.environment import READY, environment_path, read_state
 from notebooks.models import Notebook
 from notebooks.services import create_notebook, start_notebook
-from notebooks.tasks import see_who_answers
+from notebooks.tasks import mark_ready_notebooks
 from runtimes.local.access.access import LocalAccess
 from runtimes.local.runtime import LocalRuntime
 from scheduler.reconcile.task_specs import build_task_spec
@@ -50,7 +50,7 @@ def test_jupyterlab_answers_inside_its_task(settings, place, monkeypatch):
     runtime.start(build_task_spec(task))
     try:
         until = time.monotonic() + WAIT_S
-        while see_who_answers() and time.monotonic() < until:
+        while mark_ready_notebooks() and time.monotonic() < until:
             time.sleep(0.1)
         log = "".join(path.read_text(errors="replace") for path in options["log"].rglob("*") if path.is_file())
         assert Notebook.objects.get(pk=explore.pk).state == "RUNNING", log[-3000:]

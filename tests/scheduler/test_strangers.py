@@ -19,7 +19,7 @@ from scheduler.health import installation_checks
 from scheduler.management.commands import strangers as command
 from scheduler.reconcile.actions import decode_action, encode_action, run_actions
 from scheduler.reconcile.compare import Forget, Stop
-from scheduler.reconcile.orphans import SEARCH_EVERY_S, UNKNOWN_S, OrphanFinder, load_orphans
+from scheduler.reconcile.orphans import SEARCH_EVERY_S, UNKNOWN_S, OrphanCleanup, load_orphans
 from tests.fakes.runtime import FakeRuntime
 from tests.scheduler.test_watching import Scene
 
@@ -57,28 +57,36 @@ def test_what_fetches_an_image_ahead_is_none():
 
 
 def test_what_ran_is_never_ended_by_itself():
-    strangers, ran = OrphanFinder(), timezone.now()
+    strangers, ran = OrphanCleanup(), timezone.now()
     for view in (
         ContainerView("a" * 32, "n1", "running", started_at=ran),
         ContainerView("b" * 32, "n1", "lost"),
         ContainerView("c" * 32, "n1", "exited", started_at=ran, ended_at=ran),
     ):
-        assert [strangers.find_orphans([view], now) for now in (0.0, UNKNOWN_S, 1000 * UNKNOWN_S)] == [[], [], []]
+        assert [strangers.plan_orphan_cleanup([view], now) for now in (0.0, UNKNOWN_S, 1000 * UNKNOWN_S)] == [
+            [],
+            [],
+            [],
+        ]
 
 
 def test_what_never_ran_is_removed_when_it_was_unknown_for_long():
-    strangers = OrphanFinder()
-    assert strangers.find_orphans([waiting()], 0.0) == strangers.find_orphans([waiting()], UNKNOWN_S - 1) == []
-    assert strangers.find_orphans([waiting()], UNKNOWN_S) == [Stop("a" * 32, 0, "", mark=False, unless_ran=True)]
+    strangers = OrphanCleanup()
+    assert (
+        strangers.plan_orphan_cleanup([waiting()], 0.0)
+        == strangers.plan_orphan_cleanup([waiting()], UNKNOWN_S - 1)
+        == []
+    )
+    assert strangers.plan_orphan_cleanup([waiting()], UNKNOWN_S) == [Stop("a" * 32, 0, "", mark=False, unless_ran=True)]
     ended = ContainerView("a" * 32, "", "exited", cause="never_started")
-    assert strangers.find_orphans([ended], UNKNOWN_S + 1) == [Forget("a" * 32)]
+    assert strangers.plan_orphan_cleanup([ended], UNKNOWN_S + 1) == [Forget("a" * 32)]
 
 
 def test_what_was_known_in_between_is_unknown_anew():
-    strangers = OrphanFinder()
-    strangers.find_orphans([waiting()], 0.0)
-    strangers.find_orphans([], 300.0)
-    assert strangers.find_orphans([waiting()], UNKNOWN_S) == []
+    strangers = OrphanCleanup()
+    strangers.plan_orphan_cleanup([waiting()], 0.0)
+    strangers.plan_orphan_cleanup([], 300.0)
+    assert strangers.plan_orphan_cleanup([waiting()], UNKNOWN_S) == []
 
 
 def test_the_watch_removes_it_and_nothing_else(db, monkeypatch):

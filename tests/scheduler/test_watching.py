@@ -250,7 +250,7 @@ def taken(count: int) -> list[str]:
 
 
 def test_probes_and_metrics(scene):
-    server = command.tell(scene.watch, "127.0.0.1", 0)
+    server = command.serve_metrics(scene.watch, "127.0.0.1", 0)
     try:
         port = server.server_port
         assert fetch(port, "/livez") == (200, "ok\n")

@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> int:
     os.execv(argv[0], argv)  # so that the server gets the signals
 
 
-def postgres(folder: Path, password: str) -> list[str]:
+def prepare_postgres(folder: Path, password: str) -> list[str]:
     """Return PostgreSQL's command, its cluster prepared. Raises Failure."""
     data, prefix, bin_dir = folder / "postgres", unprivileged_prefix(), postgres_bin()
     if not (data / "PG_VERSION").exists():
@@ -49,8 +49,8 @@ def postgres(folder: Path, password: str) -> list[str]:
     return [*prefix, str(bin_dir / "postgres"), "-D", str(data), "-k", "/tmp", *settings]
 
 
-def valkey(folder: Path, password: str) -> list[str]:
-    """Return Valkey's command, the password in a file."""
+def prepare_valkey(folder: Path, password: str) -> list[str]:
+    """Return Valkey's command, its password in a new file."""
     data = folder / "valkey"
     data.mkdir(parents=True, exist_ok=True)
     settings = Path("/tmp") / f"valkey-{secrets.token_hex(8)}.conf"
@@ -65,7 +65,7 @@ def quote(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-SERVERS = {"postgres": postgres, "valkey": valkey}
+SERVERS = {"postgres": prepare_postgres, "valkey": prepare_valkey}
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

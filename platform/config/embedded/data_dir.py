@@ -36,7 +36,7 @@ def open_data(data: Path) -> None:
     owner = data.stat().st_uid
     if owner != os.geteuid():
         raise Failure(
-            f"{data} belongs to {account(owner)}.", "Start as that account, or use another place: --data DIR."
+            f"{data} belongs to {show_account(owner)}.", "Start as that account, or use another place: --data DIR."
         )
     free = shutil.disk_usage(data).free
     if free < NEEDED_BYTES:
@@ -131,9 +131,9 @@ def listen(port: int) -> list[socket.socket]:
 
     The supervisor keeps the sockets, so a restart of the web process refuses nobody.
     """
-    sockets = [bind(socket.AF_INET, "127.0.0.1", port)]
+    sockets = [open_listener(socket.AF_INET, "127.0.0.1", port)]
     with contextlib.suppress(OSError):
-        sockets.append(bind(socket.AF_INET6, "::1", port))
+        sockets.append(open_listener(socket.AF_INET6, "::1", port))
     return sockets
 
 
@@ -145,7 +145,8 @@ def listen_for_ssh(port: int) -> tuple[int, list[socket.socket]]:
     return 0, []
 
 
-def bind(family: int, host: str, port: int) -> socket.socket:
+def open_listener(family: int, host: str, port: int) -> socket.socket:
+    """Listen on a port; raise Failure if it is taken."""
     sock = socket.socket(family, socket.SOCK_STREAM)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -153,16 +154,16 @@ def bind(family: int, host: str, port: int) -> socket.socket:
         sock.listen(512)
     except OSError as error:
         sock.close()
-        if family == socket.AF_INET6 and not holder_of(port):
+        if family == socket.AF_INET6 and not describe_port_holder(port):
             raise
         raise Failure(
-            f"Port {port} cannot be used: {error.strerror}{holder_of(port)}.",
+            f"Port {port} cannot be used: {error.strerror}{describe_port_holder(port)}.",
             f"Stop that program, or take another port: --port {port + 1 if port < 65535 else 8470}.",
         ) from None
     return sock
 
 
-def holder_of(port: int) -> str:
+def describe_port_holder(port: int) -> str:
     """Return ", held by process 12 (name)" for a port, or ""."""
     inodes = {inode for _, found in list_listeners(port) for inode in found}
     if not inodes:
@@ -174,7 +175,7 @@ def holder_of(port: int) -> str:
     return ", held by a process of another account"
 
 
-def account(uid: int) -> str:
+def show_account(uid: int) -> str:
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:

@@ -70,12 +70,13 @@ def node_here(api: ApiServer) -> tuple[str, Path] | None:
     return None
 
 
-def agent(log: Path, state: Path, url: str, pods: Path, token: str) -> Program:
+def build_agent_program(log: Path, state: Path, url: str, pods: Path, token: str) -> Program:
     """Return the agent that ships logs, without cards."""
     words = ["--server", url, "--state", str(state), "--pods", str(pods), "--install", os.environ["TESSERA_INSTALL"]]
     argv = [sys.executable, "-m", "agent", "--no-cards", *words]
     return Program("agent", argv, log, {"TESSERA_AGENT_TOKEN": token})
 
 
-def watch(log: Path, manage: Path) -> Program:
-    return Program("watch", [sys.executable, str(manage), "watch"], log, {"TESSERA_ROLE": "worker"})
+def build_watch_program(log: Path, manage_py: Path) -> Program:
+    """Return the program that runs `manage.py watch`."""
+    return Program("watch", [sys.executable, str(manage_py), "watch"], log, {"TESSERA_ROLE": "worker"})

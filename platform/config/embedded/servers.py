@@ -27,7 +27,7 @@ OPTIONS = ["listen_addresses=", "unix_socket_permissions=0700", "shared_buffers=
 INITDB = ["--auth=trust", "-E", "UTF8", "--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
 
 
-def postgres(data: Path, run: Path, log: Path, throw_away: bool = False) -> Program:
+def build_postgres_program(data: Path, run: Path, log: Path, throw_away: bool = False) -> Program:
     """Return PostgreSQL with data in `data`, its socket in `run`.
 
     throw_away: not crash-safe, for tests.
@@ -51,7 +51,7 @@ def postgres(data: Path, run: Path, log: Path, throw_away: bool = False) -> Prog
     )
 
 
-def valkey(data: Path, run: Path, log: Path, throw_away: bool = False) -> Program:
+def build_valkey_program(data: Path, run: Path, log: Path, throw_away: bool = False) -> Program:
     """Return Valkey with data in `data`, its socket in `run`."""
     data.mkdir(parents=True, exist_ok=True, mode=0o700)
     sock = run / "valkey.sock"

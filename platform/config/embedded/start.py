@@ -22,7 +22,7 @@ from types import FrameType
 from urllib.parse import urljoin
 
 from config.embedded import data_dir, slice_build
-from config.embedded.servers import create_database, postgres, valkey
+from config.embedded.servers import build_postgres_program, build_valkey_program, create_database
 from config.embedded.supervisor import (
     POLL_S,
     Child,
@@ -121,34 +121,38 @@ class Platform:
             self.commands = self.start_command(
                 "-m", "config.embedded.commands", stdin=subprocess.PIPE, stdout=subprocess.PIPE
             )
-            self.start_app(self.web())
+            self.start_app(self.build_web_program())
             self.start_servers()
         with step("Bringing the database up to date"):
             self.manage("migrate", "--verbosity", "0")
         if not self.options.cluster and slice_build.is_wanted(self.data):
             self.build_slice_library()
         with step("Taking the cluster's inventory" if self.options.cluster else "Taking this machine's inventory"):
-            self.start_app(self.worker())
+            self.start_app(self.build_worker_program())
             self.manage("take_inventory")
         with step("Waiting for the portal"):
             if self.options.demo_once or (first_start and not self.options.no_demo):
                 self.follower = self.start_follower()  # before the job, so that no line is late
             self.apps[0].wait_until_ready(120)
-        self.start_app(self.sender())
-        self.start_app(self.beat())
+        self.start_app(self.build_sender_program())
+        self.start_app(self.build_beat_program())
         if self.on_cluster:
-            self.start_app(self.on_cluster.watch(self.log("watch"), ROOT / "manage.py"))
+            self.start_app(self.on_cluster.build_watch_program(self.log_path("watch"), ROOT / "manage.py"))
             if here := self.on_cluster.node_here(self.api):
                 token = self.manage("invite_agent", here[0]).strip()
-                self.start_app(self.on_cluster.agent(self.log("agent"), self.data / "agent", self.url, here[1], token))
+                self.start_app(
+                    self.on_cluster.build_agent_program(
+                        self.log_path("agent"), self.data / "agent", self.url, here[1], token
+                    )
+                )
         self.write_running()
         if not self.options.demo_once and not self.options.cluster:
             self.preparer = self.start_preparer()
         demo_job = self.greet()
         if not demo_job:
-            return 1 if self.options.demo_once else self.tend_forever()
+            return 1 if self.options.demo_once else self.restart_dead_forever()
         status = self.follow(demo_job)
-        return status if self.options.demo_once else self.tend_forever()
+        return status if self.options.demo_once else self.restart_dead_forever()
 
     def open_place(self) -> None:
         if self.on_cluster:
@@ -181,9 +185,8 @@ class Platform:
 
     def start_servers(self) -> None:
         run = Path(os.environ["TESSERA_RUN"])
-        for make in (postgres, valkey):
-            name = make.__name__
-            self.servers.append(Child(make(self.data / name, run, self.log(name))))
+        for name, build_program in (("postgres", build_postgres_program), ("valkey", build_valkey_program)):
+            self.servers.append(Child(build_program(self.data / name, run, self.log_path(name))))
             self.servers[-1].start()
         for server in self.servers:
             server.wait_until_ready(60)  # crash recovery takes time
@@ -201,30 +204,30 @@ class Platform:
         self.apps.append(Child(program))
         self.apps[-1].start()
 
-    def web(self) -> Program:
+    def build_web_program(self) -> Program:
         descriptors, ssh = (tuple(sock.fileno() for sock in found) for found in (self.sockets, self.ssh_sockets))
         listen = {"TESSERA_LISTEN_FDS": ",".join(map(str, descriptors)), "TESSERA_SSH_FDS": ",".join(map(str, ssh))}
         return Program(
             name="web",
             argv=[sys.executable, "-m", "config.embedded.web"],
-            log=self.log("web"),
+            log=self.log_path("web"),
             env={"TESSERA_ROLE": "web", **listen},
             pass_fds=(*descriptors, *ssh),
             is_ready=lambda pid: is_live(self.options.port),
         )
 
-    def worker(self) -> Program:
+    def build_worker_program(self) -> Program:
         options = ["worker", "-c", "2", "-Q", "scheduler,default", "--without-gossip", "--without-mingle"]
-        return Program("worker", [*CELERY, *options], self.log("worker"), {"TESSERA_ROLE": "worker"})
+        return Program("worker", [*CELERY, *options], self.log_path("worker"), {"TESSERA_ROLE": "worker"})
 
-    def sender(self) -> Program:
+    def build_sender_program(self) -> Program:
         """Return the sender, apart since receivers may be slow."""
         options = ["worker", "-P", "solo", "-Q", "outside", "-n", "sender@%h", "--without-gossip", "--without-mingle"]
-        return Program("sender", [*CELERY, *options], self.log("sender"), {"TESSERA_ROLE": "worker"})
+        return Program("sender", [*CELERY, *options], self.log_path("sender"), {"TESSERA_ROLE": "worker"})
 
-    def beat(self) -> Program:
+    def build_beat_program(self) -> Program:
         file = str(self.data / "beat-schedule")
-        return Program("beat", [*CELERY, "beat", "-s", file], self.log("beat"), {"TESSERA_ROLE": "beat"})
+        return Program("beat", [*CELERY, "beat", "-s", file], self.log_path("beat"), {"TESSERA_ROLE": "beat"})
 
     def greet(self) -> str:
         demo = ["--demo"] if self.options.demo_once else [] if self.options.no_demo else ["--demo-if-new"]
@@ -246,7 +249,7 @@ class Platform:
         with self.follower.stdin as asked:
             asked.write(f"{job}\n")
         while (status := self.follower.poll()) is None:
-            self.tend()
+            self.restart_dead()
             if self.options.demo_once and time.monotonic() - began > DEMO_LIMIT_S:
                 raise Failure(f"{job} did not end within {DEMO_LIMIT_S} s.", f"See {self.data / 'logs-of-platform'}.")
             time.sleep(POLL_S)
@@ -261,13 +264,13 @@ class Platform:
     def start_preparer(self) -> subprocess.Popen:
         return self.start_command("-m", "notebooks.build_environment", str(self.data))
 
-    def tend_forever(self) -> int:
+    def restart_dead_forever(self) -> int:
         while True:
-            self.tend()
+            self.restart_dead()
             time.sleep(POLL_S)
 
-    def tend(self) -> None:
-        started = [child.program.name for child in [*self.servers, *self.apps] if child.tend()]
+    def restart_dead(self) -> None:
+        started = [child.program.name for child in [*self.servers, *self.apps] if child.restart_if_dead()]
         if started:
             print(f"Started again: {', '.join(started)}", flush=True)
             self.write_running()
@@ -279,8 +282,8 @@ class Platform:
             print(json.dumps(command), file=self.commands.stdin, flush=True)
         if answer := self.commands.stdout.readline():
             return json.loads(answer)
-        last = "\n".join(tail(self.log("commands")).splitlines()[-8:])
-        raise Failure(f"manage.py {command[0]} failed:\n{last}", f"All of it: {self.log('commands')}")
+        last = "\n".join(tail(self.log_path("commands")).splitlines()[-8:])
+        raise Failure(f"manage.py {command[0]} failed:\n{last}", f"All of it: {self.log_path('commands')}")
 
     def end_commands(self) -> None:
         if self.commands:
@@ -289,7 +292,7 @@ class Platform:
     def start_command(
         self, *command: str, stdin: int = subprocess.DEVNULL, stdout: int | None = None
     ) -> subprocess.Popen:
-        log = self.log("commands")
+        log = self.log_path("commands")
         rotate(log)
         with open(log, "ab") as errors:
             return subprocess.Popen(
@@ -306,7 +309,7 @@ class Platform:
     def write_running(self) -> None:
         data_dir.write_running(self.data, self.url, {c.program.name: c.pid for c in [*self.servers, *self.apps]})
 
-    def log(self, name: str) -> Path:
+    def log_path(self, name: str) -> Path:
         return self.data / "logs-of-platform" / f"{name}.log"
 
     def stop(self) -> None:

@@ -49,7 +49,7 @@ class Program:
 
 
 class Child:
-    """One supervised program; `tend` restarts it with growing delays."""
+    """One supervised program; `restart_if_dead` restarts it with growing delays."""
 
     def __init__(self, program: Program):
         self.program = program
@@ -82,7 +82,7 @@ class Child:
             )
         self.started_at = time.monotonic()
 
-    def tend(self) -> bool:
+    def restart_if_dead(self) -> bool:
         """Restart the program if it ended; return whether it did."""
         if self.is_running():
             return False

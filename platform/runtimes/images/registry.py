@@ -59,13 +59,13 @@ def find_digest(image: ImageName, login: RegistryLogin | None, reach: Reach) -> 
 
 def _read_digest(url: str, image: ImageName, login: RegistryLogin | None, reach: Reach) -> str:
     headers = {"Accept": ", ".join(KINDS)}
-    reply = _ask("HEAD", url, headers, reach)
+    reply = _send_request("HEAD", url, headers, reach)
     if reply.status == 401:
         headers |= _authorization(reply, image, login, reach)
-        reply = _ask("HEAD", url, headers, reach)
+        reply = _send_request("HEAD", url, headers, reach)
     if reply.status == 200 and DIGEST.fullmatch(told := reply.headers.get("docker-content-digest", "")):
         return told
-    whole = _ask("GET", url, headers, reach, MOST_MANIFEST + 1)
+    whole = _send_request("GET", url, headers, reach, MOST_MANIFEST + 1)
     if whole.status != 200:
         raise _refusal(whole)
     if len(whole.body) > MOST_MANIFEST:
@@ -87,7 +87,7 @@ def _authorization(challenged: Reply, image: ImageName, login: RegistryLogin | N
     asked = {"scope": f"repository:{image.repository}:pull"}
     asked |= {"service": words["service"]} if "service" in words else {}
     joint = "&" if "?" in words["realm"] else "?"
-    reply = _ask("GET", f"{words['realm']}{joint}{urlencode(asked)}", basic, reach)
+    reply = _send_request("GET", f"{words['realm']}{joint}{urlencode(asked)}", basic, reach)
     if reply.status != 200:
         raise _refusal(reply)
     try:
@@ -102,16 +102,16 @@ def _basic(login: RegistryLogin) -> dict[str, str]:
     return {"Authorization": f"Basic {base64.b64encode(both).decode()}"}
 
 
-def _ask(method: str, url: str, headers: dict[str, str], reach: Reach, most: int = 64 << 10) -> Reply:
+def _send_request(method: str, url: str, headers: dict[str, str], reach: Reach, most: int = 64 << 10) -> Reply:
     return send_request(method, url, headers, reach.allowed, most=most, authority=reach.authority)
 
 
 def _refusal(reply: Reply) -> Unresolved:
     why = {401: "denied", 403: "denied", 404: "not_found"}.get(reply.status, "refused")
-    return Unresolved(why, _words(reply))
+    return Unresolved(why, _read_messages(reply))
 
 
-def _words(reply: Reply) -> str:
+def _read_messages(reply: Reply) -> str:
     """Read {"errors": [{"code", "message"}]}."""
     try:
         return ", ".join(str(each["message"]) for each in json.loads(reply.body)["errors"])[:200]

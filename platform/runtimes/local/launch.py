@@ -28,7 +28,7 @@ def check_spec(spec: TaskSpec, machine: Machine) -> None:
     unknown = [share.uuid for share in spec.gpus if share.uuid not in machine.cards]
     if unknown:
         raise Rejected(f"This machine has no GPU {', '.join(unknown)}.")
-    if machine.isolation.own_uid and (spec.uid <= 0 or spec.gid <= 0):
+    if machine.isolation.separate_uids and (spec.uid <= 0 or spec.gid <= 0):
         raise Rejected("A job never runs as root: its user has no uid or its team no gid.")
     for mount in spec.mounts:
         _check_mount(mount, machine)
@@ -82,7 +82,7 @@ def launch_task(spec: TaskSpec, task: TaskDir, lock: int, machine: Machine, data
 
 
 def _ensure_areas(spec: TaskSpec, machine: Machine) -> None:
-    uid, gid = (spec.uid, spec.gid) if machine.isolation.own_uid else (None, None)
+    uid, gid = (spec.uid, spec.gid) if machine.isolation.separate_uids else (None, None)
     for area in (AreaId("home", spec.uid), AreaId("team", spec.gid)):
         ensure_area(machine.config.areas_dir, area, uid=uid, gid=gid)
 

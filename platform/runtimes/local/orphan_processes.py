@@ -9,13 +9,13 @@ from runtimes.local.taskdir import TaskDir
 
 def kill_orphans(task: TaskDir) -> list[Process]:
     """Kill all orphans and return them; [] proves the end."""
-    found = find_orphans(task)
+    found = find_orphan_processes(task)
     for process in found:
         send_signal(process, signal.SIGKILL)
     return found
 
 
-def find_orphans(task: TaskDir) -> list[Process]:
+def find_orphan_processes(task: TaskDir) -> list[Process]:
     """Find processes by first process, session, control group and environment."""
     job = task.read("job") or {"pid": 0, "start": 0}
     group = {pid for path in list_task_groups(task) for pid in cgroups.list_members(path)}

@@ -102,11 +102,11 @@ class FileStore:
         self.uid, self.gid = uid if is_root else None, gid if is_root else None
 
     def list_folder(self, path: str = "") -> Listing:
-        answer = self._do("list_folder", path=check_path(path))
+        answer = self._run("list_folder", path=check_path(path))
         return Listing([Entry(**entry) for entry in answer["entries"]], answer["cut"], answer["unreadable"])
 
     def stat(self, path: str) -> Entry:
-        return Entry(**self._do("look", path=check_path(path))["entry"])
+        return Entry(**self._run("look", path=check_path(path))["entry"])
 
     def open_to_read(self, path: str) -> tuple[int, Entry]:
         """Return a descriptor for the caller to close, and its entry."""
@@ -127,15 +127,15 @@ class FileStore:
         return Archive(fds[0], child)
 
     def make_folder(self, path: str) -> None:
-        self._do("make_folder", path=_check_path_given(path), mode=0o777)
+        self._run("make_folder", path=_check_path_given(path), mode=0o777)
 
     def move(self, path: str, to: str, *, replace: bool = False) -> None:
         """Rename within the area."""
-        self._do("move", path=_check_path_given(path), to=_check_path_given(to, "/to"), replace=replace)
+        self._run("move", path=_check_path_given(path), to=_check_path_given(to, "/to"), replace=replace)
 
     def remove(self, path: str) -> int:
         """Remove a file, link or folder; return bytes freed. Raises Conflict (files_remain)."""
-        answer = self._do("remove", path=_check_path_given(path))
+        answer = self._run("remove", path=_check_path_given(path))
         if answer["left"]:
             raise Conflict("files_remain")
         return answer["freed"]
@@ -146,14 +146,14 @@ class FileStore:
 
     def finish_part(self, folder: str, name: str, to: str, *, replace: bool) -> None:
         """Rename the upload to its final name, atomically."""
-        self._do("move", path=_part(folder, name), to=check_path(to, "/to"), replace=replace)
+        self._run("move", path=_part(folder, name), to=check_path(to, "/to"), replace=replace)
 
     def drop_part(self, folder: str, name: str) -> None:
         with contextlib.suppress(NotFound):
-            self._do("remove", path=_part(folder, name))
+            self._run("remove", path=_part(folder, name))
 
     def _open(self, do: str, **args: Any) -> tuple[int, Entry]:
-        answer, fds = self._ask(do, args)
+        answer, fds = self._call_child(do, args)
         # Checked again: the child has the person's rights and is not trusted.
         if len(fds) != 1 or not stat.S_ISREG(os.fstat(fds[0]).st_mode):
             _close(fds)
@@ -161,12 +161,12 @@ class FileStore:
         os.set_blocking(fds[0], True)
         return fds[0], Entry(**answer["entry"])
 
-    def _do(self, do: str, **args: Any) -> dict:
-        answer, fds = self._ask(do, args)
+    def _run(self, do: str, **args: Any) -> dict:
+        answer, fds = self._call_child(do, args)
         _close(fds)
         return answer
 
-    def _ask(self, do: str, args: dict) -> tuple[dict, list[int]]:
+    def _call_child(self, do: str, args: dict) -> tuple[dict, list[int]]:
         return _exchange(self._request(do, args))
 
     def _request(self, do: str, args: dict) -> dict:

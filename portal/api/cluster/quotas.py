@@ -68,7 +68,7 @@ class Quotas(ApiView):
     def get(self, request: Request) -> Response:
         """List quotas by team and pool, with what the team and its subteams hold now."""
         rows = quota_lines(request.user)
-        return Response({"results": rows, "me": own_limits(request.user), "next_cursor": None})
+        return Response({"results": rows, "me": load_user_limits(request.user), "next_cursor": None})
 
 
 def quota_lines(user: User) -> list[dict[str, Any]]:
@@ -92,7 +92,7 @@ def quota_lines(user: User) -> list[dict[str, Any]]:
     ]
 
 
-def own_limits(user: User) -> dict[str, Any]:
+def load_user_limits(user: User) -> dict[str, Any]:
     everyone = get_default_limit()
     row = UserLimit.objects.filter(user=user).first() or everyone
     limits = row.effective(everyone)

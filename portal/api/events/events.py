@@ -111,7 +111,7 @@ class Events(ApiView):
         if not admit(stream, settings.TESSERA_STREAMS):
             raise TooManyRequests("too_many_streams", limit=settings.TESSERA_STREAMS, retry_after_s=TRY_AGAIN_S)
         since = query["since"] if "since" in query else _last_event_id(request)
-        pieces = tell(stream, listener, Teller(form, language), since, follow=query["follow"])
+        pieces = stream_events(stream, listener, EventFormatter(form, language), since, follow=query["follow"])
         response = StreamingHttpResponse(pieces, content_type=f"{form.media_type}; charset=utf-8")
         response["X-Accel-Buffering"], response["Cache-Control"] = "no", "no-store"
         return response
@@ -158,7 +158,7 @@ Form = type[ServerSent] | type[Lines]
 
 
 @dataclass(frozen=True)
-class Teller:
+class EventFormatter:
     """Formats events for a client. language: of added sentences, or ""."""
 
     form: Form
@@ -173,8 +173,8 @@ class Teller:
         return self.form.event(event)
 
 
-async def tell(
-    stream: Stream, listener: Listener, teller: Teller, since: int | None, *, follow: bool
+async def stream_events(
+    stream: Stream, listener: Listener, formatter: EventFormatter, since: int | None, *, follow: bool
 ) -> AsyncIterator[bytes]:
     """Yield ready or reset, missed events, then new ones until right or connection ends."""
     hub = the_hub()
@@ -182,14 +182,14 @@ async def tell(
         await hub.join(stream)
         why = await sync_to_async(why_reset)(since, stream.begins_after)
         if why:
-            yield teller.form.notice("reset", stream.begins_after, reason=why)
+            yield formatter.form.notice("reset", stream.begins_after, reason=why)
         else:
             after = stream.begins_after if since is None else since
-            yield teller.form.notice("ready", after)
-            async for piece in _missed(stream, teller, after):
+            yield formatter.form.notice("ready", after)
+            async for piece in _missed(stream, formatter, after):
                 yield piece
         if follow:
-            async for piece in _follow(stream, listener, teller):
+            async for piece in _follow(stream, listener, formatter):
                 yield piece
     finally:
         hub.leave(stream)
@@ -208,17 +208,17 @@ def why_reset(since: int | None, settled: int) -> str:
     return "too_old" if settled - since > MOST_BACKLOG or 0 < since < oldest - 1 else ""
 
 
-async def _missed(stream: Stream, teller: Teller, after: int) -> AsyncIterator[bytes]:
+async def _missed(stream: Stream, formatter: EventFormatter, after: int) -> AsyncIterator[bytes]:
     """Yield what settled before joining; newer events wait in the queue."""
     while after < stream.begins_after:
         found = await sync_to_async(list_events)(after, stream.begins_after, BATCH)
-        wanted = [teller.event(encode(event)) for event in found if stream.wants(event)]
+        wanted = [formatter.event(encode(event)) for event in found if stream.wants(event)]
         if wanted:
             yield b"".join(wanted)
         after = found[-1].pk if len(found) == BATCH else stream.begins_after
 
 
-async def _follow(stream: Stream, listener: Listener, teller: Teller) -> AsyncIterator[bytes]:
+async def _follow(stream: Stream, listener: Listener, formatter: EventFormatter) -> AsyncIterator[bytes]:
     clock = asyncio.get_running_loop().time
     checked = clock()
     while not (stream.cut and stream.queue.empty()):
@@ -233,9 +233,9 @@ async def _follow(stream: Stream, listener: Listener, teller: Teller) -> AsyncIt
                 return
             stream.sight = sight
         if event is None:
-            yield teller.form.heartbeat(max(position, stream.begins_after))
+            yield formatter.form.heartbeat(max(position, stream.begins_after))
         elif stream.wants(event.event):  # the right may have ended while it waited
-            yield teller.event(event)
+            yield formatter.event(event)
 
 
 def _form_of(request: Request) -> Form:

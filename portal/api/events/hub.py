@@ -91,7 +91,7 @@ class Hub:
             looks = self._looks
             self._ready.clear()
             self._watching = asyncio.create_task(self._watch())
-            self._watching.add_done_callback(_tell_failure)
+            self._watching.add_done_callback(_log_failure)
         await self._ready.wait()
         async with self._looked:
             await self._looked.wait_for(lambda: self._looks >= looks)
@@ -106,8 +106,8 @@ class Hub:
         await self._begin()
         while True:
             try:
-                for event in await sync_to_async(self._look)():
-                    self._hand_out(encode(event))
+                for event in await sync_to_async(self._list_next_events)():
+                    self._queue_event(encode(event))
                 async with self._looked:
                     self._looks += 1
                     self._looked.notify_all()
@@ -131,14 +131,14 @@ class Hub:
         self._ready.set()
         await asyncio.sleep(POLL_S)
 
-    def _look(self) -> list[Event]:
+    def _list_next_events(self) -> list[Event]:
         """Return the next events by id, none before one that may still appear."""
         settled = _closing(self._ids.settled) or self.position
         found = list_events(self.position, settled, BATCH)
         self.position = found[-1].pk if len(found) == BATCH else max(settled, self.position)
         return found
 
-    def _hand_out(self, event: Encoded) -> None:
+    def _queue_event(self, event: Encoded) -> None:
         for stream in self.streams:
             if not stream.cut and event.id > stream.begins_after and stream.wants(event.event):
                 try:
@@ -181,6 +181,6 @@ def _closing(read: Callable[[], T]) -> T:
         connection.close()
 
 
-def _tell_failure(task: asyncio.Task) -> None:
+def _log_failure(task: asyncio.Task) -> None:
     if not task.cancelled() and (error := task.exception()):
         log.error("the event stream's watcher failed", exc_info=error)

@@ -113,7 +113,7 @@ def find_task(job: Job, query: dict) -> Task:
 
 
 async def read(store: LogStore, task: Task, offset: int, end: int) -> AsyncIterator[bytes]:
-    await sync_to_async(_give_back)()
+    await sync_to_async(_close_connection)()
     while offset < end:
         piece, offset = await asyncio.to_thread(store.read, task.uuid.hex, offset, min(READ_LIMIT, end - offset))
         if not piece:
@@ -126,7 +126,7 @@ async def follow(store: LogStore, task: Task, offset: int, reader: Reader) -> As
     ended, asked_at, clock = False, -ASK_EVERY_S, asyncio.get_running_loop().time
     while True:
         if clock() - asked_at >= ASK_EVERY_S:
-            may, ended = await sync_to_async(_ask)(task, reader)
+            may, ended = await sync_to_async(_check_reader)(task, reader)
             asked_at = clock()
             if not may:
                 return
@@ -139,12 +139,12 @@ async def follow(store: LogStore, task: Task, offset: int, reader: Reader) -> As
             await asyncio.sleep(POLL_S)
 
 
-def _give_back() -> None:
+def _close_connection() -> None:
     """Release the connection before the log is sent."""
     connection.close()
 
 
-def _ask(task: Task, reader: Reader) -> tuple[bool, bool]:
+def _check_reader(task: Task, reader: Reader) -> tuple[bool, bool]:
     """Return (may read, log complete); releases the connection."""
     try:
         return reader.may_read(task), not Task.objects.filter(pk=task.pk).log_open().exists()

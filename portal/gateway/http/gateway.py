@@ -92,7 +92,7 @@ class Gateway:
             try:
                 return await through(visit)
             except (NotStarted, *NOT_ANSWERING, NOT_RUNNING, PlatformError) as why:
-                answer = _no_answer(visit, request, why)
+                answer = _build_failure(visit, request, why)
                 if last or not isinstance(why, NOT_RUNNING):
                     break
                 self._visits.forget(visit.user_id)
@@ -103,7 +103,7 @@ class Gateway:
         with translation.override(language_of(request.headers)):
             if why := refusal(request.method, request.headers, app_origin(label)):
                 log.warning("refused %s at %s: %s", request.method, label, why)
-                return _say(403, error_texts.foreign(), request)
+                return _build_error(403, error_texts.foreign(), request)
             try:
                 if request.raw_path == ENTER:
                     return await redeem(label, request.query, request.method, request.headers)
@@ -111,12 +111,12 @@ class Gateway:
                 if visit is None:
                     return self._answer_unknown_host(label, request)
             except Tossed:
-                return _say(400, error_texts.tossed(), request)
+                return _build_error(400, error_texts.tossed(), request)
             except DATABASE_ERRORS as away:
                 log.warning("cannot ask who comes to %s: %s", label, away)
-                return _say(503, error_texts.away(), request)
+                return _build_error(503, error_texts.away(), request)
         with translation.override(language_of(request.headers, visit.language)):
-            return visit if visit.task else _say(503, error_texts.stopped(visit), request)
+            return visit if visit.task else _build_error(503, error_texts.stopped(visit), request)
 
     async def _visit(self, label: str, request: Request) -> Visit | None:
         secret = read_cookie(request.headers, session_cookie(label))
@@ -126,7 +126,7 @@ class Gateway:
     def _answer_unknown_host(label: str, request: Request) -> Answer:
         if is_visit(request.method, request.headers):
             return ask_portal(label, request.full_path, request.headers)
-        return _say(401, error_texts.not_signed_in(), request)
+        return _build_error(401, error_texts.not_signed_in(), request)
 
     # ---- sockets ----
 
@@ -173,17 +173,17 @@ def label_of(scope: Message) -> str | None:
     return is_app_host(hosts[0]) if len(hosts) == 1 else None
 
 
-def _no_answer(visit: Visit, request: Request, why: Exception) -> Answer:
+def _build_failure(visit: Visit, request: Request, why: Exception) -> Answer:
     with translation.override(language_of(request.headers, visit.language)):
         if isinstance(why, NOT_RUNNING):
-            return _say(503, error_texts.stopped(visit), request)
+            return _build_error(503, error_texts.stopped(visit), request)
         if isinstance(why, PlatformError):
-            return _say(502, error_texts.failed(why), request)
+            return _build_error(502, error_texts.failed(why), request)
         log.info("%s does not answer on port %s: %r", visit.name, visit.port, why.__cause__ or why)
-        return _say(502, error_texts.silent(visit), request)
+        return _build_error(502, error_texts.silent(visit), request)
 
 
-def _say(status: int, words: Words, request: Request) -> Answer:
+def _build_error(status: int, words: Words, request: Request) -> Answer:
     return build_error_answer(status, words, request.method, request.headers)
 
 

@@ -26,7 +26,7 @@ class GrantCache:
         if visit is not None and monotonic() < until:
             return visit
         if key not in self._asked:  # concurrent requests share one query
-            self._asked[key] = asyncio.create_task(self._ask(key))
+            self._asked[key] = asyncio.create_task(self._load_once(key))
         return await asyncio.shield(self._asked[key])
 
     def forget(self, user_id: int) -> None:
@@ -34,7 +34,7 @@ class GrantCache:
         self._kept = {key: kept for key, kept in self._kept.items() if kept[1].user_id != user_id}
         self._asked.clear()
 
-    async def _ask(self, key: tuple[str, str]) -> Visit | None:
+    async def _load_once(self, key: tuple[str, str]) -> Visit | None:
         asked_at, visit, still_asked = monotonic(), None, False
         try:
             visit = await database_sync_to_async(self._load)(*key)
@@ -42,10 +42,10 @@ class GrantCache:
             if still_asked := self._asked.get(key) is asyncio.current_task():
                 del self._asked[key]
         if still_asked:
-            self._keep(key, visit, asked_at + KEEP_S)
+            self._store(key, visit, asked_at + KEEP_S)
         return visit
 
-    def _keep(self, key: tuple[str, str], visit: Visit | None, until: float) -> None:
+    def _store(self, key: tuple[str, str], visit: Visit | None, until: float) -> None:
         self._kept.pop(key, None)
         if visit is None or not visit.task:
             return

@@ -25,7 +25,7 @@ class Left(Exception):
 async def relay(session: aiohttp.ClientSession, visit: Visit, request: Request, receive: Receive, send: Send) -> None:
     """Relay until the response is sent or the browser disconnects. Raises NotStarted."""
     body = Body(receive, request.has_body)
-    passing = asyncio.ensure_future(_pass(session, visit, request, body, send))
+    passing = asyncio.ensure_future(_relay_request(session, visit, request, body, send))
     leaving = asyncio.ensure_future(body.until_left())
     try:
         await asyncio.wait({passing, leaving}, return_when=asyncio.FIRST_COMPLETED)
@@ -72,7 +72,9 @@ class Body:
                 return
 
 
-async def _pass(session: aiohttp.ClientSession, visit: Visit, request: Request, body: Body, send: Send) -> None:
+async def _relay_request(
+    session: aiohttp.ClientSession, visit: Visit, request: Request, body: Body, send: Send
+) -> None:
     started = False
     try:
         async with session.request(

@@ -24,7 +24,7 @@ class Forward(Flow, asyncssh.SSHTCPSession):
         self._touched()
 
     def session_started(self) -> None:
-        self._work = asyncio.create_task(self._carry())
+        self._work = asyncio.create_task(self._copy_both_ways())
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
@@ -34,24 +34,24 @@ class Forward(Flow, asyncssh.SSHTCPSession):
         else:
             self._sock.close()
 
-    async def _carry(self) -> None:
+    async def _copy_both_ways(self) -> None:
         reader, writer = await asyncio.open_connection(sock=self._sock, limit=HELD_BYTES)
         try:
-            await asyncio.gather(self._in(writer), self._out(reader))
+            await asyncio.gather(self._copy_in(writer), self._copy_out(reader))
         except OSError:
             pass  # closing informs the other side
         finally:
             writer.close()
             self.chan.close()
 
-    async def _in(self, writer: asyncio.StreamWriter) -> None:
+    async def _copy_in(self, writer: asyncio.StreamWriter) -> None:
         while data := await self.receive():
             writer.write(data)
             await writer.drain()
         with contextlib.suppress(OSError):
             writer.write_eof()
 
-    async def _out(self, reader: asyncio.StreamReader) -> None:
+    async def _copy_out(self, reader: asyncio.StreamReader) -> None:
         while data := await reader.read(PIECE_BYTES):
             await self.send(data)
         with contextlib.suppress(OSError):

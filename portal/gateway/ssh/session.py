@@ -80,7 +80,7 @@ class TaskSession(Flow, asyncssh.SSHServerSession):
 
     async def end(self, line: str) -> None:
         """Write the reason and close the session."""
-        await self._say(line)
+        await self._print_line(line)
         self._exit(REFUSED)
         self._hang_up()
 
@@ -132,7 +132,7 @@ class TaskSession(Flow, asyncssh.SSHServerSession):
         try:
             door, program = await self._link.enter(self._argv, self._pty, self._environment())
         except (PlatformError, Rejected, Unavailable) as no:
-            await self._say(self._words(no))
+            await self._print_line(self._describe_error(no))
             self._exit(REFUSED)
             return
         self._program = program
@@ -181,13 +181,13 @@ class TaskSession(Flow, asyncssh.SSHServerSession):
         terminal = self.chan.get_terminal_type()
         return {**found, "TERM": terminal} if terminal and terminal.isprintable() else found
 
-    def _words(self, no: Exception) -> str:
+    def _describe_error(self, no: Exception) -> str:
         if not isinstance(no, PlatformError):
             return str(no)
         with translation.override(self._link.language or None):
             return describe_error(no)
 
-    async def _say(self, line: str) -> None:
+    async def _print_line(self, line: str) -> None:
         with contextlib.suppress(OSError):
             self.chan.write(f"tessera: {line}\r\n".encode(), None if self._pty else STDERR)
 

@@ -85,23 +85,23 @@ class Shell:
         self._began = self._active = self._left = self._checked = monotonic()
         self._start, self._unshown = 0, bytearray()  # _unshown begins at output byte _start
         self._view: object | None = None
-        self._tell_taken: Callable[[int], Coroutine] | None = None
+        self._send_taken: Callable[[int], Coroutine] | None = None
         self._news, self._room = asyncio.Event(), asyncio.Event()
         self._typed: asyncio.Queue[bytes] = asyncio.Queue()
         self._works = [asyncio.create_task(work) for work in (self._read(), self._write(), self._watch())]
 
     # ---- views ----
 
-    def attach(self, tell_taken: Callable[[int], Coroutine]) -> object:
-        """Show it in a new view only; `tell_taken` is called with `taken` as it grows."""
-        self._view, self._tell_taken = object(), tell_taken
+    def attach(self, send_taken: Callable[[int], Coroutine]) -> object:
+        """Show it in a new view only; `send_taken` is called with `taken` as it grows."""
+        self._view, self._send_taken = object(), send_taken
         self._news.set()
         return self._view
 
     def leave(self, view: object) -> None:
         """Detach this view; another may attach within KEEP_S."""
         if self._view is view:
-            self._view, self._tell_taken, self._left = None, None, monotonic()
+            self._view, self._send_taken, self._left = None, None, monotonic()
 
     def position(self, shown: int) -> int:
         """Return the nearest buffered byte to `shown`, where a view continues."""
@@ -193,8 +193,8 @@ class Shell:
             except OSError:
                 return  # ended; _read reports it
             self.taken += len(data)
-            if self._tell_taken:
-                await self._tell_taken(self.taken)
+            if self._send_taken:
+                await self._send_taken(self.taken)
             await asyncio.sleep(len(data) / TYPED_PER_S)
 
     async def _watch(self) -> None:

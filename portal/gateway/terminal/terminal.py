@@ -52,12 +52,12 @@ class TerminalConsumer(AsyncWebsocketConsumer):
         await self.accept()  # only an accepted socket can send a reason
         person = await database_sync_to_async(load_session_user)(self.scope["session"].session_key)
         if person is None:
-            await self._bye("signed_out")
+            await self._close_with("signed_out")
             return
         try:
-            self.door = await self._find_door(person)
+            self.door = await self._find_access(person)
         except PlatformError as refusal:
-            await self._bye(refusal.code)
+            await self._close_with(refusal.code)
             return
         self.group = f"user-{person.pk}"
         await self.channel_layer.group_add(self.group, self.channel_name)
@@ -91,18 +91,18 @@ class TerminalConsumer(AsyncWebsocketConsumer):
             if bytes_data is not None:
                 self._type(bytes_data)
             else:
-                await self._hear(_read(text_data or ""))
+                await self._handle_message(_read(text_data or ""))
         except (ValueError, TypeError, KeyError, TypedTooMuch):
-            await self._bye("not_understood")
+            await self._close_with("not_understood")
 
     def _type(self, data: bytes) -> None:
         if self.shell is None or len(data) > LONGEST_PIECE:
             raise ValueError
         self.shell.type(data)
 
-    async def _hear(self, message: dict[str, Any]) -> None:
+    async def _handle_message(self, message: dict[str, Any]) -> None:
         if "hello" in message:
-            await self._greet(message["hello"], int(message.get("shown", 0)), _size(message["size"]))
+            await self._attach_shell(message["hello"], int(message.get("shown", 0)), _size(message["size"]))
         elif self.shell is None:
             raise ValueError
         elif "size" in message:
@@ -110,7 +110,7 @@ class TerminalConsumer(AsyncWebsocketConsumer):
         elif "ack" in message:
             self.shell.acknowledge(int(message["ack"]))
 
-    async def _greet(self, key: object, shown: int, size: PtySize) -> None:
+    async def _attach_shell(self, key: object, shown: int, size: PtySize) -> None:
         if self.shell is not None:
             raise ValueError
         shell = find_shell(key, self.door)
@@ -118,25 +118,25 @@ class TerminalConsumer(AsyncWebsocketConsumer):
         try:
             shell = shell or await open_shell(self.door, size)
         except PlatformError as refusal:
-            await self._bye(refusal.code)
+            await self._close_with(refusal.code)
         except (Rejected, Unavailable) as refusal:
-            await self._bye("rejected" if isinstance(refusal, Rejected) else "unavailable", detail=str(refusal))
+            await self._close_with("rejected" if isinstance(refusal, Rejected) else "unavailable", detail=str(refusal))
         if shell is None or self.closed:
             return
-        self.shell, self.view = shell, shell.attach(self._tell_taken)
+        self.shell, self.view = shell, shell.attach(self._send_taken)
         at = shell.position(shown if again else 0)
         if again:
             shell.resize(size)
-        await self._say({"shell": shell.key, "again": again, "at": at, "received": shell.received})
-        self._spawn(self._show(shell, at))
+        await self._send_message({"shell": shell.key, "again": again, "at": at, "received": shell.received})
+        self._spawn(self._send_output(shell, at))
 
-    async def _show(self, shell: Shell, at: int) -> None:
+    async def _send_output(self, shell: Shell, at: int) -> None:
         async for piece in shell.output(self.view, at):
             await self.send(bytes_data=piece)
         if not shell.is_shown_in(self.view):
-            await self._bye("elsewhere")
+            await self._close_with("elsewhere")
         elif shell.end:
-            await self._bye(shell.end.why, code=shell.end.code)
+            await self._close_with(shell.end.why, code=shell.end.code)
 
     async def _watch(self) -> None:
         """Recheck the login session, which the shell does not know."""
@@ -147,26 +147,26 @@ class TerminalConsumer(AsyncWebsocketConsumer):
     async def _check_rights(self) -> None:
         person = await database_sync_to_async(load_session_user)(self.scope["session"].session_key)
         if person is None or person.pk != self.door.user_id:
-            await self._bye("signed_out")
+            await self._close_with("signed_out")
         elif self.shell:
             await self.shell.recheck()
 
     @database_sync_to_async
-    def _find_door(self, person: User) -> TaskAccess:
+    def _find_access(self, person: User) -> TaskAccess:
         check_rate("terminal", person.username, limit=OPENED_PER_MINUTE, per_s=60)
         return find_task_access(person, self.scope["url_route"]["kwargs"]["name"])
 
-    async def _tell_taken(self, taken: int) -> None:
-        await self._say({"taken": taken})
+    async def _send_taken(self, taken: int) -> None:
+        await self._send_message({"taken": taken})
 
-    async def _bye(self, why: str, **more: object) -> None:
+    async def _close_with(self, why: str, **more: object) -> None:
         if self.closed:
             return
-        await self._say({"bye": why, **more})
+        await self._send_message({"bye": why, **more})
         self.closed = True
         await self.close(CODES.get(why, OVER))
 
-    async def _say(self, message: dict) -> None:
+    async def _send_message(self, message: dict) -> None:
         if not self.closed:
             await self.send(text_data=json.dumps(message))
 

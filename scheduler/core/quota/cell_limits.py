@@ -38,7 +38,7 @@ class CellConstraint:
         self._job = job
         self._usages = tenancies
         self._taken_milli = taken_milli
-        self._own_cells = set(snapshot.cells_of(job.team).tolist())
+        self._team_cells = set(snapshot.cells_of(job.team).tolist())
 
     def with_task(self, task: TaskPlacement) -> "CellConstraint":
         tenancies = tuple(tenancy.with_task(task, self._job.team) for tenancy in self._usages)
@@ -68,7 +68,7 @@ class CellConstraint:
         """Return `borrow_denied` with the teams whose cells are unused."""
         cells, kept = self._snapshot.cells, set()
         for tenancy in self._usages:
-            kept |= {i for i, milli in tenancy.unused_milli.items() if milli and i not in self._own_cells}
+            kept |= {i for i, milli in tenancy.unused_milli.items() if milli and i not in self._team_cells}
         teams = sorted({cells[i].team for i in kept})
         names = [self._snapshot.team_name(team) for team in teams]
         return Refusal("borrow_denied", {"teams": names, "cards": max((cells[i].cards for i in kept), default=0)})
@@ -99,10 +99,10 @@ class CellConstraint:
         """Yield by class of node: (nodes, free ones used, cells that gain it, that lose it)."""
         cells, chains = self._snapshot.cells, self._snapshot.team_chain
         alike = {index for index in owned if cells[index].cards == cards}
-        yield free, 1, alike & self._own_cells, set()
+        yield free, 1, alike & self._team_cells, set()
         for index in alike:
             theirs = {i for i in alike if cells[i].team in chains[cells[index].team]}
-            yield owner == index, 0, set(), theirs - self._own_cells
+            yield owner == index, 0, set(), theirs - self._team_cells
 
     def _fits_guarantees(self, tenancy: CellUsage, milli: int) -> np.ndarray:
         """Check the second rule: bool [N]."""
@@ -126,7 +126,7 @@ class CellConstraint:
             for held in np.unique(
                 tenancy.held_milli[nodes & (tenancy.held_milli < 1000 * tenancy.card_count)]
             ).tolist():
-                changes = {index: -milli if index in self._own_cells else held for index in filled}
+                changes = {index: -milli if index in self._team_cells else held for index in filled}
                 allowed[nodes & (tenancy.held_milli == held)] = fits(changes)
         return allowed
 
@@ -135,7 +135,7 @@ class CellConstraint:
         cells, chains = self._snapshot.cells, self._snapshot.team_chain
         for cards in {cells[index].cards for index in unused}:
             missing = {i for i in unused if cells[i].cards == cards and tenancy.owned_nodes[i].sum() < cells[i].nodes}
-            yield tenancy.free_nodes(cards), missing & self._own_cells
+            yield tenancy.free_nodes(cards), missing & self._team_cells
         for index in unused:  # child teams come later and override
             above = {i for i in unused if cells[i].cards == cells[index].cards}
             yield tenancy.filled_nodes[index], {i for i in above if cells[i].team in chains[cells[index].team]}

@@ -31,16 +31,16 @@ class Command(BaseCommand):
         while time.monotonic() < until:
             job = Job.objects.get(pk=pk)
             task = job.newest_tasks.first()
-            told = self._tell(job, task, told)
+            told = self._print_state(job, task, told)
             ended = job.is_final and not job.newest_tasks.log_open().exists()
-            offset = self._copy(logs, task, offset, ended=ended)
+            offset = self._print_log(logs, task, offset, ended=ended)
             if ended:
                 self.stdout.write(f"{job.public_id} {job.get_state_display().lower()}: {describe_end(job.reason)}")
                 sys.exit(0 if job.state == JobState.SUCCEEDED else 1)
             time.sleep(LOOK_S)
         raise CommandError(f"{name} did not end within {options['timeout']:.0f} s")
 
-    def _tell(self, job: Job, task: Task | None, told: str) -> str:
+    def _print_state(self, job: Job, task: Task | None, told: str) -> str:
         """Print the state if it changed."""
         line = f"{job.public_id} {job.get_state_display().lower()}"
         if job.state == JobState.QUEUED and job.wait_reasons:
@@ -54,7 +54,7 @@ class Command(BaseCommand):
             self.stdout.write(line)
         return line
 
-    def _copy(self, logs: LogStore, task: Task | None, offset: int, ended: bool) -> int:
+    def _print_log(self, logs: LogStore, task: Task | None, offset: int, ended: bool) -> int:
         """Print new complete lines, and an incomplete last one once the job ended."""
         while task is not None:
             data, _ = logs.read(task.uuid.hex, offset)

@@ -77,7 +77,7 @@ class Command(BaseCommand):
         line = sorted(plan.positions, key=lambda job: plan.positions[job])
         for job in line[:most]:
             place, of = plan.positions[job]
-            said = "; ".join(map(_said, plan.refusals[job]))
+            said = "; ".join(map(_show_refusal, plan.refusals[job]))
             self.stdout.write(f"job {job} waits, {place} of {of}: {said}")
         if most is not None and len(line) > most:
             self.stdout.write(f"and {len(line) - most} more wait")
@@ -92,7 +92,7 @@ class Command(BaseCommand):
             if start.job == number:
                 self.stdout.write(f"It starts: {_places(start, then.snapshot)}")
         for refusal in plan.refusals.get(number, ()):
-            self.stdout.write(f"It waits: {_said(refusal)}")
+            self.stdout.write(f"It waits: {_show_refusal(refusal)}")
         if number in plan.reserved_at:
             self.stdout.write(f"A place is kept for it in {plan.reserved_at[number] - then.at:.0f} s at the latest.")
         for stop in plan.evictions:
@@ -161,5 +161,5 @@ def _place(task: TaskPlacement, snapshot: Snapshot) -> str:
     return f"{task.role} {task.rank} on {snapshot.node_name(task.node)}" + (f" (cards {cards})" if cards else "")
 
 
-def _said(refusal: Refusal) -> str:
+def _show_refusal(refusal: Refusal) -> str:
     return f"{refusal.reason} {json.dumps(encode_value(refusal.params))}" if refusal.params else refusal.reason

@@ -70,7 +70,7 @@ class Command(BaseCommand):
         """Return a callback that overwrites one progress line."""
         shown = -1
 
-        def tell(at: float, finished: int) -> None:
+        def show_progress(at: float, finished: int) -> None:
             nonlocal shown
             done = finished / max(len(scenario.jobs), 1)
             share = int(100 * (max(at / scenario.until, done) if isfinite(scenario.until) else done))
@@ -80,7 +80,7 @@ class Command(BaseCommand):
                 self.stderr.write(line, ending="")
                 self.stderr.flush()
 
-        return tell
+        return show_progress
 
     def _print(self, scenario: Scenario, summary: dict[str, dict[str, float]]) -> None:
         everybody = summary["all"]

@@ -39,7 +39,7 @@ class Command(BaseCommand):
             signal.signal(number, lambda *_: ended.set())
         with import_string(runtime.capabilities.view)(runtime) as view:
             watch = WatchLoop(view, send, ended)
-            server = tell(watch, options["host"], options["port"]) if options["port"] else None
+            server = serve_metrics(watch, options["host"], options["port"]) if options["port"] else None
             try:
                 watch.run()
             except WatchStale as words:
@@ -59,21 +59,21 @@ def send(orders: Sequence[FencedAction]) -> None:
         raise Unavailable(f"The broker does not answer: {away}") from away
 
 
-def tell(watch: WatchLoop, host: str, port: int) -> ThreadingHTTPServer:
+def serve_metrics(watch: WatchLoop, host: str, port: int) -> ThreadingHTTPServer:
     """Serve /metrics (Prometheus) and /livez (200 or 503)."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             if self.path == "/metrics":
                 lines = "".join(f"{name} {value:g}\n" for name, value in sorted(watch.measures().items()))
-                self._say(200, lines)
+                self._send_status(200, lines)
             elif self.path == "/livez":
                 live = watch.is_live()
-                self._say(200 if live else 503, "ok\n" if live else "blind\n")
+                self._send_status(200 if live else 503, "ok\n" if live else "blind\n")
             else:
-                self._say(404, "not found\n")
+                self._send_status(404, "not found\n")
 
-        def _say(self, status: int, text: str) -> None:
+        def _send_status(self, status: int, text: str) -> None:
             self.send_response(status)
             self.send_header("Content-Type", "text/plain; version=0.0.4")
             self.end_headers()

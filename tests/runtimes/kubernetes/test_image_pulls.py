@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from runtimes.contract.errors import Unavailable
-from runtimes.kubernetes.pods.causes import find_start_failure, strip_pull_words
+from runtimes.kubernetes.pods.causes import find_start_failure, strip_pull_prefix
 from runtimes.kubernetes.watch.image_pulls import AGAIN_S, AT_ONCE, ImagePulls, find_newest_pull
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
@@ -133,4 +133,4 @@ SAID = {
 
 @pytest.mark.parametrize("message", SAID)
 def test_of_the_kubelets_words_the_registrys_are_kept(message):
-    assert strip_pull_words(message) == SAID[message]
+    assert strip_pull_prefix(message) == SAID[message]

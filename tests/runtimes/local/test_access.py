@@ -59,7 +59,7 @@ async def test_a_session_has_the_jobs_account_environment_and_place(world):
     uuid = await running(world, gpus=(GpuShare(gpu.uuid, 0, 8127, 25, False),), env={"MINE": "1"})
     text = await output(world, uuid, "id -u; id -g; pwd; env; grep -E 'NoNewPrivs|CapEff' /proc/self/status")
     job = world.task(uuid).read("spec.json")["plan"]
-    account = (UID, GID) if world.runtime.machine.isolation.own_uid else (os.geteuid(), os.getegid())
+    account = (UID, GID) if world.runtime.machine.isolation.separate_uids else (os.geteuid(), os.getegid())
     assert text.split("\n")[:3] == [str(account[0]), str(account[1]), job["cwd"]]
     env = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
     assert job["env"].items() <= env.items() and env["CUDA_VISIBLE_DEVICES"] == gpu.uuid and env["MINE"] == "1"
@@ -169,7 +169,7 @@ async def test_the_door_is_the_platforms_alone(world):
     uuid = await running(world)
     door = os.stat(world.task(uuid) / "door")
     assert (door.st_mode & 0o777, door.st_uid) == (0o600, os.geteuid())
-    if world.runtime.machine.isolation.own_uid:
+    if world.runtime.machine.isolation.separate_uids:
         door = world.task(uuid) / "door"
         knock = f"import socket; socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET).connect('{door}')"
         session = await world.access().exec(uuid, ["/usr/bin/python3", "-c", knock])

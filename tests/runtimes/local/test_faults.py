@@ -37,7 +37,7 @@ def test_a_shim_killed_at_any_moment_leaves_nothing_and_never_runs_again(world, 
     view = world.until(spec.uuid, "exited")
     world.runtime.start(spec)
     assert view.exit_code is None and view.cause in ("container_lost", "start_failed")
-    assert orphan_processes.find_orphans(world.task(spec.uuid)) == []
+    assert orphan_processes.find_orphan_processes(world.task(spec.uuid)) == []
     assert not [group for group in orphan_processes.list_task_groups(world.task(spec.uuid)) if os.path.exists(group)]
     assert world.runs(spec.uuid) <= 1 and world.view(spec.uuid) == view
 

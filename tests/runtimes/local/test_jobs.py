@@ -79,7 +79,7 @@ def test_what_a_job_leaves_behind_ends_with_it(both):
     both.runtime.start(spec)
     view = both.until(spec.uuid, "exited")
     assert view.exit_code == 5 and view.cause == ""
-    assert orphan_processes.find_orphans(both.task(spec.uuid)) == []
+    assert orphan_processes.find_orphan_processes(both.task(spec.uuid)) == []
 
 
 def test_stop_kills_the_whole_tree_whatever_session_it_moved_to(both):
@@ -332,7 +332,7 @@ def test_code_is_unpacked_beside_the_task_and_is_its_own(both, tmp_path):
     spec = both.spec("./train.sh; touch here", code_path=code, workdir="src")
     both.runtime.start(spec)
     assert both.until(spec.uuid, "exited").exit_code == 0
-    owner = UID if both.runtime.machine.isolation.own_uid else os.geteuid()
+    owner = UID if both.runtime.machine.isolation.separate_uids else os.geteuid()
     assert both.log(spec.uuid).strip() == f"trained by {owner}"
 
 

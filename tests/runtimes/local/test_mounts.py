@@ -43,7 +43,7 @@ def test_home_belongs_to_the_person_and_the_team_folder_to_the_team(world):
     said(world, "mkdir $TESSERA_TEAM_FOLDER/sub")
     home, team, sub = (os.stat(path) for path in (kept(world, HOME), kept(world, TEAM), kept(world, TEAM) / "sub"))
     assert (home.st_mode & 0o7777, team.st_mode & 0o7777) == (0o700, 0o2770)
-    if world.runtime.machine.isolation.own_uid:
+    if world.runtime.machine.isolation.separate_uids:
         assert (home.st_uid, home.st_gid, team.st_uid, team.st_gid) == (UID, GID, 0, GID)
         assert (sub.st_uid, sub.st_gid) == (UID, GID)
 
@@ -54,7 +54,7 @@ def test_two_members_change_each_others_files_in_the_team_folder_and_a_stranger_
     sub = kept(world, TEAM) / "sub"
     found = [os.stat(sub / name) for name in (".", "plan", "more", "own")]
     assert log == "ada\nbob\n" and [facts.st_mode & 0o7777 for facts in found] == [0o2770, 0o660, 0o660, 0o600]
-    if world.runtime.machine.isolation.own_uid:
+    if world.runtime.machine.isolation.separate_uids:
         assert {facts.st_gid for facts in found} == {GID}
         away = f"ls {sub} || echo closed; ls $TESSERA_TEAM_FOLDER"
         assert said(world, away, uid=UID + 2, gid=GID + 1).split()[-1] == "closed"
@@ -78,7 +78,7 @@ def test_data_is_found_where_the_job_says_and_made_when_missing(world):
     said(world, "pwd; echo x > inputs/train/x; echo y > sets/y", mounts=(mount, ours))
     assert (kept(world, HOME) / "data/new/x").read_text() == "x\n"
     assert (kept(world, TEAM) / "sets/y").read_text() == "y\n"
-    if world.runtime.machine.isolation.own_uid:
+    if world.runtime.machine.isolation.separate_uids:
         made = os.stat(kept(world, HOME) / "data")
         assert (made.st_uid, made.st_gid, made.st_mode & 0o777) == (UID, GID, 0o755)
 

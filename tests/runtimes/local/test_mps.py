@@ -32,7 +32,7 @@ def world(request, make_world, monkeypatch, tmp_path):
 
 
 def daemon_of(world) -> Daemon:
-    return Daemon(UUID, world.base / "run/mps" / UUID, world.runtime.machine.isolation.own_uid, world.mps.program)
+    return Daemon(UUID, world.base / "run/mps" / UUID, world.runtime.machine.isolation.separate_uids, world.mps.program)
 
 
 def clients(world) -> list[list[str]]:
@@ -54,13 +54,13 @@ def test_a_program_in_a_slice_comes_to_the_cards_daemon_with_its_share(world, do
     run = f"{doubled.program} tell; sleep 0.5"
     view = world.run(run, gpus=share(), uid=1234, gid=1234)
     assert view.exit_code == 0, (view, world.log(view.uuid))
-    account = "1234" if world.runtime.machine.isolation.own_uid else str(os.geteuid())
+    account = "1234" if world.runtime.machine.isolation.separate_uids else str(os.geteuid())
     assert clients(world)[-1] == [account, "50", "0=16255M"]
     assert len(clients(world)) == 2, "the trial and the job"
 
 
 def test_two_users_run_on_a_card_at_the_same_time(world, doubled):
-    if not world.runtime.machine.isolation.own_uid:
+    if not world.runtime.machine.isolation.separate_uids:
         pytest.skip("all jobs have one account here")
     facts(world)
     hold = f"sleep 60 | {doubled.program} hold 1048576"
@@ -130,7 +130,7 @@ def test_what_does_not_work_is_not_promised_and_jobs_run(world, doubled, how, wo
 
 def test_a_driver_that_serves_one_user_at_a_time_serves_none_where_users_have_accounts(world):
     world.mps.behave("single")
-    assert facts(world)["compute"] == ("turns" if world.runtime.machine.isolation.own_uid else "mps")
+    assert facts(world)["compute"] == ("turns" if world.runtime.machine.isolation.separate_uids else "mps")
 
 
 def test_without_the_program_or_the_permission_the_node_says_turns(world, make_world, monkeypatch):

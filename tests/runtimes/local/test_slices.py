@@ -100,7 +100,7 @@ def test_in_a_view_of_its_own_no_way_to_the_driver_leads_past(make_world, double
 
 
 def test_a_task_may_not_change_its_limit(world):
-    if not (world.runtime.machine.isolation.own_uid or world.runtime.machine.isolation.namespaces):
+    if not (world.runtime.machine.isolation.separate_uids or world.runtime.machine.isolation.namespaces):
         pytest.skip("a shared account can write what the platform can: the page says so")
     files = "${LD_LIBRARY_PATH%%:*}"
     untouched = "for file in limits libcuda.so.1; do ! chmod 666 $file && ! test -w $file || exit 9; done"
@@ -129,7 +129,7 @@ def test_a_task_that_was_refused_memory_and_failed_is_told_so(world, doubled):
 async def test_a_slice_grows_and_shrinks_down_to_what_is_used(world, doubled):
     uuid = await running(world, f"sleep 60 | {doubled.program} hold {HALF * MIB}", gpus=share())
     await _until_held(world, uuid)
-    if not (world.runtime.machine.isolation.own_uid or world.runtime.machine.isolation.namespaces):
+    if not (world.runtime.machine.isolation.separate_uids or world.runtime.machine.isolation.namespaces):
         with pytest.raises(Rejected, match="share the platform's account"):
             world.runtime.resize(uuid, {UUID: 2 * HALF}, serial=1)
         return

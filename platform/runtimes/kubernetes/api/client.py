@@ -153,7 +153,7 @@ class ApiServer:
             raise Unavailable("The cluster lately refused us the right to create: nothing is created for a while.")
         headers = {"Accept": accept} | ({"Content-Type": content} if body is not None else {})
         for tried in range(1, TRIES + 1):
-            answer, data = self._ask(verb, path, body, query, headers, urgency)
+            answer, data = self._send_whole(verb, path, body, query, headers, urgency)
             if answer.next_step != "again" or tried == TRIES or "again" in handles:
                 break
             self._sleep(self._dice.uniform(0, 0.2 * tried))
@@ -228,7 +228,7 @@ class ApiServer:
     def read_log(self, path: str, most: int | None = None) -> bytes:
         """Return a container's log. most: bytes. Raises Unavailable; Rejected if there is none."""
         query = {"limitBytes": str(most)} if most is not None else {}
-        answer, text = self._ask("GET", path, None, query, {}, Urgency.STATUS)
+        answer, text = self._send_whole("GET", path, None, query, {}, Urgency.STATUS)
         if answer.next_step in ("gone", "reject", "no_right"):
             raise Rejected(answer.words)
         if answer.next_step != "done":
@@ -244,7 +244,7 @@ class ApiServer:
                 return Listed(items, page["metadata"]["resourceVersion"])
             query = {**query, "continue": token}
 
-    def _ask(
+    def _send_whole(
         self, verb: str, path: str, body: Body, query: Texts, headers: Texts, urgency: Urgency
     ) -> tuple[Answer, bytes]:
         """Send a request once and return its whole answer."""

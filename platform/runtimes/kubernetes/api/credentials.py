@@ -127,13 +127,13 @@ class CredentialSource:
         except OSError as error:
             raise BadKubeconfig(f"The kubeconfig {paths} cannot be read: {error.strerror}.") from error
         except Exception as error:  # the official client raises of all kinds at what people write
-            raise BadKubeconfig(f"The kubeconfig {paths} cannot be understood: {_words_of(error)}") from None
+            raise BadKubeconfig(f"The kubeconfig {paths} cannot be understood: {_describe_error(error)}") from None
         chosen = loader.current_context
         self._context = chosen["name"]  # stays, whatever becomes the current one
         try:
             loader.load_and_set(configuration)
         except Exception as error:
-            raise BadKubeconfig(f"The kubeconfig {paths} cannot be used: {_words_of(error)}") from None
+            raise BadKubeconfig(f"The kubeconfig {paths} cannot be used: {_describe_error(error)}") from None
         if not configuration.host.startswith("https://"):
             raise BadKubeconfig(f"The kubeconfig {paths} names the server {configuration.host}: only https is spoken.")
         user = merged.config["users"].get_with_name(chosen["context"].get("user"), safe=True)
@@ -171,7 +171,7 @@ def _read_pod(configuration: Configuration) -> float:
     return time.time() + READ_AGAIN_S
 
 
-def _words_of(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     """Return the official client's words without the entry that they go on to quote, keys and all."""
     return str(error).partition(" in ")[0]
 

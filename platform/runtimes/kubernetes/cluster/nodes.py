@@ -22,7 +22,7 @@ MIB = 1 << 20
 def build_node_view(node: Thing, foreign: tuple[int, int] = (0, 0), tolerated: Sequence[str] = ()) -> NodeView:
     """Build the view. foreign: (millicores, MiB) requested by foreign pods."""
     name, allocatable = node["metadata"]["name"], node["status"].get("allocatable", {})
-    inventory = _read_inventory(node)
+    inventory = _read_inventory_annotation(node)
     gpus = _read_cards(inventory, name, allocatable)
     return NodeView(
         name=name,
@@ -79,7 +79,7 @@ def _read_amounts(asked: Mapping[str, str]) -> tuple[int, int]:
     return round(parse_quantity(asked.get("cpu", "0")) * 1000), -(-int(parse_quantity(asked.get("memory", "0"))) // MIB)
 
 
-def _read_inventory(node: Thing) -> dict[str, Any]:
+def _read_inventory_annotation(node: Thing) -> dict[str, Any]:
     try:
         found = json.loads(node["metadata"].get("annotations", {}).get(names.ANNOTATION_INVENTORY, "{}"))
     except ValueError:

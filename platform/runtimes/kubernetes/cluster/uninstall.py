@@ -29,7 +29,7 @@ class ClusterBelongings:
     def list_belongings(self) -> list[Belonging]:
         """List namespaces that have both our name and our label."""
         found = self._core.list_namespace(label_selector=f"{names.LABEL_INSTALL}={self.name}").items
-        own = [each.metadata for each in found if names.is_own_namespace(self.name, each.metadata.name)]
+        own = [each.metadata for each in found if names.is_installation_namespace(self.name, each.metadata.name)]
         return [self._describe(each.name, each.uid) for each in sorted(own, key=lambda each: each.name)]
 
     def remove(self, one: Belonging) -> None:

@@ -70,7 +70,7 @@ def find_start_failure(pod: Pod, now: datetime, *, may_fetch: bool = False) -> t
 
 def explain_refused_start(pod: Pod) -> tuple[str, str]:
     """Return (cause, message) of a pod that failed before its container, or whose end nobody saw."""
-    reason, words = pod.get("status", {}).get("reason", ""), read_status_words(pod)
+    reason, words = pod.get("status", {}).get("reason", ""), read_status_message(pod)
     if cause := read_disruption(pod)[0] or ENDED_BY_NODE.get(reason, ""):
         return cause, read_disruption(pod)[1] or words
     return ("refused_by_node" if reason else "container_lost"), words
@@ -92,12 +92,12 @@ def read_disruption(pod: Pod) -> tuple[str, str]:
     return DISRUPTED.get(condition.get("reason", ""), "evicted"), words
 
 
-def strip_pull_words(message: str) -> str:
+def strip_pull_prefix(message: str) -> str:
     """Strip the kubelet's wrapping from the registry's message."""
     return AROUND.sub("", message).strip() or message
 
 
-def read_status_words(pod: Pod) -> str:
+def read_status_message(pod: Pod) -> str:
     status = pod.get("status", {})
     return f"{status.get('reason', '')}: {status.get('message', '')}".strip(": ")
 
@@ -134,7 +134,7 @@ def _lacks_container(pod: Pod, now: datetime) -> tuple[str, str, bool]:
     waiting = read_container_state(pod).get("waiting", {})
     reason = waiting.get("reason", "")
     cause, message = FAILING.get(reason, ""), waiting.get("message", "")
-    words = (strip_pull_words(message) if cause == "image_pull" else f"{reason}: {message}".strip(": ")) or reason
+    words = (strip_pull_prefix(message) if cause == "image_pull" else f"{reason}: {message}".strip(": ")) or reason
     if cause == "start_failed" and NODES_FAULT.search(words):
         cause = "refused_by_node"
     old = _age_s(pod.get("status", {}).get("startTime"), now) > TRIES_S

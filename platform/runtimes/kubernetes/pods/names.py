@@ -76,7 +76,7 @@ def name_tombstone_namespace(install: str) -> str:
     return f"{install}-ended"
 
 
-def is_own_namespace(install: str, name: str) -> bool:
+def is_installation_namespace(install: str, name: str) -> bool:
     return name == name_tombstone_namespace(install) or bool(re.fullmatch(rf"{re.escape(install)}-team-\d+", name))
 
 

@@ -55,7 +55,7 @@ def is_task(pod: Pod, install: str) -> bool:
     meta = pod["metadata"]
     uuid = meta.get("labels", {}).get(names.LABEL_TASK, "")
     named = bool(names.UUID.fullmatch(uuid)) and meta["name"] == names.name_pod(uuid)
-    return named and names.is_own_namespace(install, meta["namespace"])
+    return named and names.is_installation_namespace(install, meta["namespace"])
 
 
 def read_task_uuid(pod: Pod) -> str:
@@ -134,7 +134,7 @@ def _build_ended_view(pod: Pod) -> ContainerView:
 def _read_cause(pod: Pod, done: Mapping[str, Any]) -> tuple[str, str, datetime | None]:
     """Return (cause, detail, last checkpoint)."""
     told, saved = _read_message(done)
-    reason, why = done.get("reason", ""), causes.read_status_words(pod)
+    reason, why = done.get("reason", ""), causes.read_status_message(pod)
     if end := _read_recorded_end(pod):
         return end[0], end[1], saved
     if not done or (causes.read_time(done.get("startedAt")) is None and reason not in STARTERS):

@@ -22,10 +22,10 @@ OWN_UID, OWN_NAMESPACES, SHARED = "own uid", "own namespaces", "shared account"
 
 @dataclass(frozen=True)
 class Isolation:
-    """How jobs are isolated. words: for the node page. own_uid: jobs run as TaskSpec.uid."""
+    """How jobs are isolated. words: for the node page. separate_uids: jobs run as TaskSpec.uid."""
 
     words: str
-    own_uid: bool
+    separate_uids: bool
     namespaces: bool
 
 
@@ -44,7 +44,7 @@ def probe_isolation(scratch: Path, run_dir: Path) -> Isolation:
     root = os.geteuid() == 0
     namespaces = _namespaces_work(scratch, run_dir, root)
     words = OWN_UID if root else OWN_NAMESPACES if namespaces else SHARED
-    return Isolation(words, own_uid=root, namespaces=namespaces)
+    return Isolation(words, separate_uids=root, namespaces=namespaces)
 
 
 def probe_memory() -> MemoryControl:

@@ -99,7 +99,7 @@ class Machine:
     @property
     def files_reachable(self) -> bool:
         """Whether jobs reach homes: without namespaces, other accounts need x on all parents."""
-        if self.isolation.namespaces or not self.isolation.own_uid:
+        if self.isolation.namespaces or not self.isolation.separate_uids:
             return True
         return all(path.stat().st_mode & 0o001 for path in (self.config.areas_dir, *self.config.areas_dir.parents))
 
@@ -109,7 +109,7 @@ class Machine:
 
     def scratch_of(self, uuid: str) -> str:
         """Return a job's directory, outside our data where another account needs it without namespaces."""
-        beside = self.isolation.own_uid and not self.isolation.namespaces
+        beside = self.isolation.separate_uids and not self.isolation.namespaces
         config = self.config
         return os.path.join(f"{config.run_dir}-tasks", uuid) if beside else str(config.tasks_dir / uuid / "scratch")
 
@@ -118,4 +118,4 @@ class Machine:
         """Scope of `processes_most`: task, account or none."""
         if not self.config.processes_most:
             return "none"
-        return "task" if self.memory.pids_parent else "account" if self.isolation.own_uid else "none"
+        return "task" if self.memory.pids_parent else "account" if self.isolation.separate_uids else "none"

@@ -38,7 +38,7 @@ def become_job(plan: dict, go: int, out: int, report: int) -> None:
         write_record(report, ready=True)
         _exec(plan, out)
     except BaseException as error:
-        write_record(report, error=_words(error, plan))
+        write_record(report, error=_describe_error(error, plan))
     finally:
         os._exit(127)
 
@@ -70,7 +70,7 @@ def _lead_namespace(plan: dict, out: int, report: int) -> None:
         try:
             _exec(plan, out)
         except BaseException as error:
-            write_record(report, error=_words(error, plan))
+            write_record(report, error=_describe_error(error, plan))
         os._exit(127)
     os.close(out)
     signal.signal(signal.SIGTERM, lambda *_: _signal_others())
@@ -149,7 +149,7 @@ def close_all_but(*kept: int) -> None:
                 pass  # of the listing
 
 
-def _words(error: BaseException, plan: dict) -> str:
+def _describe_error(error: BaseException, plan: dict) -> str:
     if isinstance(error, FileNotFoundError | NotADirectoryError | PermissionError) and error.filename == plan["cwd"]:
         return f"The working directory {plan['cwd']} cannot be entered: {error.strerror}."
     return f"The job could not be started: {error}"

@@ -30,7 +30,7 @@ def main(path: str, uuids: str, every_s: str, folder: str) -> None:
     while True:
         began = time.monotonic()
         why = _follow(json.loads(path), [uuids, every_s, folder, str(os.getppid())], _patience_s(float(every_s)))
-        _say(json.dumps({"unwatched": why}).encode() + b"\n")
+        _write_stdout(json.dumps({"unwatched": why}).encode() + b"\n")
         failures = 0 if time.monotonic() - began > SOUND_S else failures + 1
         time.sleep(min(FIRST_S * 2 ** min(max(failures - 1, 0), 20), LONGEST_S))
 
@@ -44,7 +44,7 @@ def _follow(path: list[str], args: list[str], patience_s: float) -> str:
     pid = spawn_helper(path, "gpu_watch", args, out=write, err=2)
     os.close(write)
     try:
-        why = _relay(read, patience_s)
+        why = _relay_lines(read, patience_s)
     finally:
         os.close(read)
     os.kill(pid, signal.SIGKILL)
@@ -52,7 +52,7 @@ def _follow(path: list[str], args: list[str], patience_s: float) -> str:
     return why or f"it ended with {code}"
 
 
-def _relay(read: int, patience_s: float) -> str:
+def _relay_lines(read: int, patience_s: float) -> str:
     """Pass on whole lines; return "" or why it hangs."""
     rest = b""
     while select.select([read], [], [], patience_s)[0]:
@@ -60,10 +60,10 @@ def _relay(read: int, patience_s: float) -> str:
         if not data:
             return ""
         lines, end, rest = (rest + data).rpartition(b"\n")
-        _say(lines + end)
+        _write_stdout(lines + end)
     return f"it said nothing for {patience_s:g} s"
 
 
-def _say(data: bytes) -> None:
+def _write_stdout(data: bytes) -> None:
     sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()

@@ -38,17 +38,17 @@ class CappedLog:
             self._leave_out(data[cut:])
             data = data[:cut]
         self.tokens -= len(data)
-        self._keep(self._shorten(data))
+        self._store(self._shorten(data))
 
     def finish(self) -> None:
         """Write what is held back, once."""
         if self.fast:
             last_words = self.latest[self.latest.find(b"\n") + 1 :]
             self.fast -= len(last_words)
-            self._keep(self._too_fast())
-            self._keep(self._shorten(last_words))
+            self._store(self._too_fast())
+            self._store(self._shorten(last_words))
         if self.cut:
-            self._keep(self._too_long())
+            self._store(self._too_long())
         if lost := self.tail.dropped:
             self._write(format_marker(f"{lost} bytes are not kept here: the log is full; its last part follows"))
         for piece in self.tail.pieces:
@@ -68,7 +68,7 @@ class CappedLog:
             self._leave_out(data)
             return b""
         self.fast += begin
-        self._keep(self._too_fast())
+        self._store(self._too_fast())
         return data[begin:]
 
     def _leave_out(self, data: bytes) -> None:
@@ -98,7 +98,7 @@ class CappedLog:
         fast, self.fast, self.column, self.cut = self.fast, 0, 0, 0
         return format_marker(f"{fast} bytes are not kept here: they came faster than {self.rate} bytes/s")
 
-    def _keep(self, data: bytes) -> None:
+    def _store(self, data: bytes) -> None:
         now, later = data[: self.head_left], data[self.head_left :]
         self.head_left -= len(now)
         self._write(now)

@@ -270,7 +270,7 @@ class Shim:
             return
         if self.memory_group is not None:
             if cgroups.count_oom_kills(self.plan["memory_kind"], self.memory_group):
-                self._end("out_of_memory", self._memory_words(), 0)
+                self._end("out_of_memory", self._describe_memory_end(), 0)
             return
         tree = self._tree()
         used = sum_resident_mib(tree)
@@ -280,7 +280,7 @@ class Shim:
         if used > self.plan["memory_mib"]:
             self._end("out_of_memory", f"It used {used} MiB of memory; its limit is {self.plan['memory_mib']} MiB.", 0)
 
-    def _memory_words(self) -> str:
+    def _describe_memory_end(self) -> str:
         return f"It needed more than {self.plan['memory_mib']} MiB of memory, its limit."
 
     def _check_gpus(self) -> None:
@@ -387,7 +387,7 @@ class Shim:
             self.peak_mib = cgroups.read_peak_mib(kind, self.memory_group)
             killed = self.status is None or self.status != 0
             if cgroups.count_oom_kills(kind, self.memory_group) and killed and not self.cause:
-                self.cause, self.detail = "out_of_memory", self._memory_words()
+                self.cause, self.detail = "out_of_memory", self._describe_memory_end()
         if self.status and not self.cause:
             if self.pids_group is not None and cgroups.count_refused_forks(self.pids_group):
                 self.detail = f"It wanted more than {self.plan['processes_most']} processes and threads, its limit."

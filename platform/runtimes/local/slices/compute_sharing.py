@@ -55,13 +55,13 @@ class ComputeSharing:
         known, at = self._found.get(uuid, ("", 0.0))
         if at and time.monotonic() - at < CHECK_EVERY_S:
             return known
-        why = self._look(uuid, driver)
+        why = self._find_hindrance(uuid, driver)
         self._found[uuid] = why, time.monotonic()
         return why
 
-    def _look(self, uuid: str, driver: str) -> str:
+    def _find_hindrance(self, uuid: str, driver: str) -> str:
         program = shutil.which(CONTROL)
-        daemon = Daemon(uuid, self.config.run_dir / "mps" / uuid, self.isolation().own_uid, program or "")
+        daemon = Daemon(uuid, self.config.run_dir / "mps" / uuid, self.isolation().separate_uids, program or "")
         if not self.config.mps:
             return self._leave(daemon)
         if program is None:
@@ -70,7 +70,7 @@ class ComputeSharing:
         if failed and time.monotonic() - at < AGAIN_AFTER_S:
             return failed
         try:
-            daemon.ensure(self._holders(uuid))
+            daemon.ensure(self._list_mps_tasks(uuid))
         except Busy as busy:
             if uuid not in self._found or not self._found[uuid][0]:
                 log.warning("%s: %s", uuid, busy)
@@ -83,7 +83,7 @@ class ComputeSharing:
         """End a daemon left from before."""
         if daemon.folder.exists():
             with suppress(NoMps, OSError):
-                daemon.end(self._holders(daemon.uuid))
+                daemon.end(self._list_mps_tasks(daemon.uuid))
         return "MPS is not allowed on this machine."
 
     def _try(self, uuid: str, driver: str, daemon: Daemon) -> str:
@@ -94,10 +94,10 @@ class ComputeSharing:
             except OSError as error:
                 self._tried = {driver: (f"MPS was tried: {error}", time.monotonic())}
                 with suppress(NoMps, OSError):
-                    daemon.end(self._holders(uuid))
+                    daemon.end(self._list_mps_tasks(uuid))
         return self._tried[driver][0]
 
-    def _holders(self, uuid: str) -> list[str]:
+    def _list_mps_tasks(self, uuid: str) -> list[str]:
         """List the labels of running tasks with MPS on a card."""
         given = (
             record["spec"]

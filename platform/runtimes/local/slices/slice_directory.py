@@ -56,13 +56,13 @@ def make_slice_directory(
     limits = {share.uuid: share.memory_mib for share in shares}
     slice_library.create_slice(library, folder, limits, context_bytes)
     usage = folder / "usage"
-    if isolation.own_uid:
+    if isolation.separate_uids:
         os.chown(usage, uid, -1)
     usage.chmod(0o600)
     return {
         "folder": str(folder),
         "seen_at": seen_at,
         "real": driver.real if namespaces else {},
-        "guarded": namespaces or isolation.own_uid,  # limits are read-only for programs
+        "guarded": namespaces or isolation.separate_uids,  # limits are read-only for programs
         "copies": [list(copy) for copy in driver.copies] if namespaces else [],
     }

@@ -45,7 +45,7 @@ class SliceManager:
     def folder_of(self, name: str) -> Path:
         """Return a slice's directory, outside our data where another account needs it."""
         isolation = self.isolation()
-        if isolation.own_uid and not isolation.namespaces:
+        if isolation.separate_uids and not isolation.namespaces:
             return Path(f"{self.config.run_dir}-tasks", f"{name}-slice")
         return self.config.tasks_dir / name / "slice"
 
