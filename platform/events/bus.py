@@ -142,7 +142,7 @@ def hint(task: str) -> None:
 
 def hint_sender() -> None:
     """On commit, ask the sender to run."""
-    once_on_commit(("hint", "send"), _send_hint_outside)
+    once_on_commit(("hint", "send"), _hint_sender_now)
 
 
 def _call_listeners(events: Sequence[Event]) -> None:
@@ -172,5 +172,5 @@ async def _send_messages(layer: BaseChannelLayer, messages: Iterable[tuple[str, 
             await layer.group_send(group, message)
 
 
-def _send_hint_outside() -> None:
+def _hint_sender_now() -> None:
     current_app.send_task("portal.tasks.send", queue="outside", expires=5, retry=False)

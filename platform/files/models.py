@@ -55,6 +55,6 @@ class Upload(models.Model):
         return f"{self.folder}/{self.name}" if self.folder else self.name
 
     @property
-    def shelf(self) -> str:
+    def area_name(self) -> str:
         """The name of its file area."""
         return f"team:{self.team.name}" if self.team else "home"

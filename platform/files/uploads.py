@@ -28,25 +28,25 @@ LARGEST = 2**50
 
 def begin_upload(*, user: User, place: str, path: str, size: int, replace: bool = False) -> Upload:
     """Begin an upload. Raises InvalidInput, NotFound, NotPermitted, NameTaken, QuotaExceeded, Conflict."""
-    shelf = find_file_area(user, place, write=True)
+    area = find_file_area(user, place, write=True)
     folder, _, name = check_path(path).rpartition("/")
     if not name:
         raise InvalidInput([FieldError("/path", "required")])
     if not 0 <= size <= LARGEST:
         raise InvalidInput([FieldError("/size", "out_of_range", {"min": 0, "max": LARGEST})])
-    _check_name(shelf, path, replace)
-    check_room(shelf, size)
+    _check_name(area, path, replace)
+    check_room(area, size)
     with transaction.atomic():
-        _one_at_a_time(shelf)
-        check_room(shelf, size)
+        _one_at_a_time(area)
+        check_room(area, size)
         _check_disk(size)
         mine = Upload.objects.filter(user=user, finished_at__isnull=True).count()
         if mine >= OPEN_MOST:
             raise QuotaExceeded(used=mine, limit=OPEN_MOST)
         upload = Upload.objects.create(
-            uuid=uuid4(), user=user, team=shelf.team, folder=folder, name=name, size=size, replace=replace
+            uuid=uuid4(), user=user, team=area.team, folder=folder, name=name, size=size, replace=replace
         )
-        os.close(shelf.store.open_part(folder, upload.uuid.hex, make=True))
+        os.close(area.store.open_part(folder, upload.uuid.hex, make=True))
     if size == 0:
         append_upload(user=user, uuid=upload.uuid, offset=0, pieces=())
         upload.refresh_from_db()
@@ -57,7 +57,7 @@ def find_upload(user: User, uuid: UUID) -> Upload:
     """Return the person's upload, with `sent` read from disk. Raises NotFound."""
     upload = _find(user, uuid)
     if upload.finished_at is None:
-        fd = _open(upload, find_file_area(user, upload.shelf, write=True))
+        fd = _open(upload, find_file_area(user, upload.area_name, write=True))
         upload.sent = os.fstat(fd).st_size
         os.close(fd)
     return upload
@@ -71,16 +71,16 @@ def append_upload(*, user: User, uuid: UUID, offset: int, pieces: Iterable[bytes
     upload = _find(user, uuid)
     if upload.finished_at is not None:
         raise Conflict("wrong_offset", offset=upload.size)
-    shelf = find_file_area(user, upload.shelf, write=True)
-    with _grown(upload, shelf) as fd:
+    area = find_file_area(user, upload.area_name, write=True)
+    with _grown(upload, area) as fd:
         at = os.fstat(fd).st_size
         if offset != at:
             raise Conflict("wrong_offset", offset=at)
-        check_room(shelf)
+        check_room(area)
         upload.sent = _write(fd, at, upload.size, pieces)
         Upload.objects.filter(pk=upload.pk).update(sent=upload.sent, touched_at=timezone.now())
         if upload.sent == upload.size:
-            _finish(upload, shelf, fd)
+            _finish(upload, area, fd)
     return upload
 
 
@@ -88,7 +88,7 @@ def drop_upload(*, user: User, uuid: UUID) -> None:
     """Cancel an unfinished upload."""
     upload = _find(user, uuid)
     if upload.finished_at is None:
-        _drop(upload, find_file_area(user, upload.shelf, write=True))
+        _drop(upload, find_file_area(user, upload.area_name, write=True))
 
 
 def sweep_uploads() -> int:
@@ -111,22 +111,22 @@ def _find(user: User, uuid: UUID) -> Upload:
     return upload
 
 
-def _finish(upload: Upload, shelf: FileArea, fd: int) -> None:
+def _finish(upload: Upload, area: FileArea, fd: int) -> None:
     os.fsync(fd)
-    shelf.store.finish_part(upload.folder, upload.uuid.hex, upload.path, replace=upload.replace)
+    area.store.finish_part(upload.folder, upload.uuid.hex, upload.path, replace=upload.replace)
     upload.finished_at = timezone.now()
     Upload.objects.filter(pk=upload.pk).update(finished_at=upload.finished_at)
 
 
-def _drop(upload: Upload, shelf: FileArea) -> None:
-    shelf.store.drop_part(upload.folder, upload.uuid.hex)
+def _drop(upload: Upload, area: FileArea) -> None:
+    area.store.drop_part(upload.folder, upload.uuid.hex)
     Upload.objects.filter(pk=upload.pk).delete()
 
 
 @contextmanager
-def _grown(upload: Upload, shelf: FileArea) -> Iterator[int]:
+def _grown(upload: Upload, area: FileArea) -> Iterator[int]:
     """Open the hidden file, locked against other processes."""
-    fd = _open(upload, shelf)
+    fd = _open(upload, area)
     try:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -137,9 +137,9 @@ def _grown(upload: Upload, shelf: FileArea) -> Iterator[int]:
         os.close(fd)
 
 
-def _open(upload: Upload, shelf: FileArea) -> int:
+def _open(upload: Upload, area: FileArea) -> int:
     try:
-        return shelf.store.open_part(upload.folder, upload.uuid.hex, make=False)
+        return area.store.open_part(upload.folder, upload.uuid.hex, make=False)
     except NotFound:
         raise NotFound(kind="upload", id=upload.uuid.hex) from None
 
@@ -164,10 +164,10 @@ def _write(fd: int, at: int, size: int, pieces: Iterable[bytes]) -> int:
         raise
 
 
-def _check_name(shelf: FileArea, path: str, replace: bool) -> None:
+def _check_name(area: FileArea, path: str, replace: bool) -> None:
     """Raise NameTaken early; finishing checks again."""
     try:
-        there = shelf.store.stat(path)
+        there = area.store.stat(path)
     except NotFound:
         return
     if not replace or there.kind != "file":
@@ -180,7 +180,7 @@ def _check_disk(size: int) -> None:
         raise Conflict("disk_full")
 
 
-def _one_at_a_time(shelf: FileArea) -> None:
+def _one_at_a_time(area: FileArea) -> None:
     """Lock the area, so that concurrent uploads see each other's size."""
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [f"tessera files {shelf.place}"])
+        cursor.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [f"tessera files {area.place}"])

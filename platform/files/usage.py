@@ -44,25 +44,25 @@ class Used:
         return self.share >= AMBER_AT
 
 
-def load_used(shelf: FileArea) -> Used:
+def load_used(area: FileArea) -> Used:
     """Return an area's usage, measured if it never was. Raises Unavailable."""
-    row = find_usage(shelf.place) or measure_usage(shelf.place, within_s=QUICK_S)
-    sums = filter_uploads(shelf.place).aggregate(sent=Sum(F("sent") - F("counted")))
-    open_ones = filter_uploads(shelf.place).filter(finished_at__isnull=True).aggregate(rest=Sum(F("size") - F("sent")))
+    row = find_usage(area.place) or measure_usage(area.place, within_s=QUICK_S)
+    sums = filter_uploads(area.place).aggregate(sent=Sum(F("sent") - F("counted")))
+    open_ones = filter_uploads(area.place).filter(finished_at__isnull=True).aggregate(rest=Sum(F("size") - F("sent")))
     used = row.bytes + max(sums["sent"] or 0, 0)
-    return Used(used, used + (open_ones["rest"] or 0), shelf.limit_bytes, row.whole, row.measured_at)
+    return Used(used, used + (open_ones["rest"] or 0), area.limit_bytes, row.whole, row.measured_at)
 
 
-def check_room(shelf: FileArea, more: int = 0) -> None:
+def check_room(area: FileArea, more: int = 0) -> None:
     """Raise Conflict (no_room) unless `more` bytes fit, measuring again before refusing."""
-    used = load_used(shelf)
+    used = load_used(area)
     if used.limit and used.promised + more > used.limit and timezone.now() - used.measured_at > FRESH:
-        measure_usage(shelf.place, within_s=QUICK_S)
-        used = load_used(shelf)
+        measure_usage(area.place, within_s=QUICK_S)
+        used = load_used(area)
     if used.limit and used.promised + more > used.limit:
         numbers = {"used_bytes": used.promised, "limit_bytes": used.limit, "asked_bytes": more}
         shown = {"used": show_bytes(used.promised), "limit": show_bytes(used.limit)}
-        raise Conflict("no_room", place=shelf.name, **numbers, **shown)
+        raise Conflict("no_room", place=area.name, **numbers, **shown)
 
 
 def measure_usage(place: AreaId, *, within_s: float) -> PlaceUsage:
@@ -83,12 +83,12 @@ def measure_usage(place: AreaId, *, within_s: float) -> PlaceUsage:
 
 
 @transaction.atomic
-def record_removal(*, shelf: FileArea, freed_bytes: int) -> None:
+def record_removal(*, area: FileArea, freed_bytes: int) -> None:
     """Subtract removed bytes, as counted on disk."""
-    row = PlaceUsage.objects.select_for_update().filter(kind=shelf.place.kind, number=shelf.place.number).first()
+    row = PlaceUsage.objects.select_for_update().filter(kind=area.place.kind, number=area.place.number).first()
     if row is None:
         return  # to be measured first
-    uploads = filter_uploads(shelf.place).filter(sent__gt=F("counted"))
+    uploads = filter_uploads(area.place).filter(sent__gt=F("counted"))
     sent = uploads.aggregate(bytes=Sum(F("sent") - F("counted")))["bytes"] or 0
     uploads.update(counted=F("sent"))  # the removed file may be one of them
     row.bytes = max(row.bytes + sent - freed_bytes, 0)

@@ -221,10 +221,10 @@ def _another_try(job: Job, because: str) -> dict[str, Any] | None:
     if because in MADE_ROOM:
         return {"stops": job.stops + 1}
     if because == "refused_by_node" and (refused := _count_refusals(job)) <= REFUSALS:
-        return {"not_before": timezone.now() + _pause(refused - 1)}
+        return {"not_before": timezone.now() + _retry_delay(refused - 1)}
     if _may_retry(job, because):
         tried = max(job.spec.get("retry", {}).get("times", 0) - job.retries_left, 0)
-        return {"not_before": timezone.now() + _pause(tried), "retries_left": job.retries_left - 1}
+        return {"not_before": timezone.now() + _retry_delay(tried), "retries_left": job.retries_left - 1}
     return None
 
 
@@ -239,7 +239,7 @@ def _may_retry(job: Job, because: str) -> bool:
     return named and because in REASONS and REASONS[because].retry and job.retries_left > 0
 
 
-def _pause(tried: int) -> timedelta:
+def _retry_delay(tried: int) -> timedelta:
     return timedelta(seconds=RETRY_PAUSE_S[min(tried, len(RETRY_PAUSE_S) - 1)])
 
 

@@ -241,7 +241,7 @@ def _store(owner: User, team: Team, spec: JobSpec) -> Notebook:
 def remove_files(notebook: Notebook) -> None:
     home = FileArea(notebook.user, None)
     try:
-        record_removal(shelf=home, freed_bytes=home.store.remove(notebook.folder))
+        record_removal(area=home, freed_bytes=home.store.remove(notebook.folder))
     except NotFound:
         pass  # never started
 

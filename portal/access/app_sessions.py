@@ -24,7 +24,7 @@ OPEN = (TaskState.STARTING, TaskState.RUNNING, TaskState.STOPPING)
 
 
 @dataclass(frozen=True)
-class Visit:
+class AppGrant:
     """What one browser may reach on an app's host.
 
     task: uuid in hex, "" if none runs. authorization: header for the program. name: of job or notebook. start_path:
@@ -89,7 +89,7 @@ def redeem_code(*, label: str, code: str, state: str) -> tuple[str, str] | None:
     return secret, row.path
 
 
-def load_visit(label: str, secret: str) -> Visit | None:
+def load_visit(label: str, secret: str) -> AppGrant | None:
     """Return what the secret opens; None if unknown, signed out or no longer permitted."""
     rows = AppSession.objects.select_related(*(f"app__{name}" for name in WITH))
     row = rows.filter(digest=digest_secret(secret), app__label=label, expires_at__gt=Now()).first()
@@ -119,10 +119,10 @@ def _may_open(user: User, app: App) -> bool:
     return not gone and may(user, _action(app), _thing(app).team, app.owner_id)
 
 
-def _visit(user: User, app: App) -> Visit:
+def _visit(user: User, app: App) -> AppGrant:
     task = _open_task(app)
     name = _thing(app).public_id
-    return Visit(
+    return AppGrant(
         user_id=user.pk,
         language=user.language,
         task=task.uuid.hex if task else "",

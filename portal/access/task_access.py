@@ -72,17 +72,19 @@ def find_refusal(user_id: int, task: str) -> str:
 
 
 @transaction.atomic
-def record_session(*, door: TaskAccess, kind: str, seconds: int | None = None) -> None:
+def record_session(*, access: TaskAccess, kind: str, seconds: int | None = None) -> None:
     """Record a session's beginning or end in the history.
 
     kind: "terminal", "ssh", ... seconds: None at its beginning.
     """
-    person = User.objects.get(pk=door.user_id)
-    task = Task.objects.get(uuid=door.task)
+    person = User.objects.get(pk=access.user_id)
+    task = Task.objects.get(uuid=access.task)
     where = {"kind": kind, "role": task.role, "rank": task.rank}
     params = where if seconds is None else {**where, "seconds": seconds}
     verb = "entered" if seconds is None else "left"
-    row = lock_rows(Notebook.objects.filter(pk=door.notebook_id))[0] if door.notebook_id else lock_job(door.job_id)
+    row = (
+        lock_rows(Notebook.objects.filter(pk=access.notebook_id))[0] if access.notebook_id else lock_job(access.job_id)
+    )
     record(row, verb, actor=person.as_actor, params=params)
 
 

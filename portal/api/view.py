@@ -10,7 +10,7 @@ from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from portal.api.http.rates import count_call, tell_rates
+from portal.api.http.rates import add_rate_headers, count_call
 
 MAX_ID = 2**63 - 1
 
@@ -44,7 +44,7 @@ class ApiView(APIView):
         response = super().finalize_response(request, response, *args, **named)
         if getattr(response, "exception", False):
             response.accepted_renderer = JSONRenderer()  # type: ignore[attr-defined]
-        tell_rates(request, response)
+        add_rate_headers(request, response)
         return response
 
 

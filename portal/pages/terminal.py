@@ -15,7 +15,7 @@ TOUCH_KEYS = ("Esc", "Tab", "Ctrl+C", "Ctrl+D", "↑", "↓", "←", "→")
 @require_safe
 @signed_in
 def show_terminal(request: HttpRequest, name: str) -> HttpResponse:
-    door = find_task_access(request.user, name)
-    kind, back = ("notebook", f"nb-{door.notebook_id}") if door.notebook_id else ("job", f"job-{door.job_id}")
-    context = {"door": door, "back": back, "back_url": reverse(kind, args=[back]), "touch_keys": TOUCH_KEYS}
+    access = find_task_access(request.user, name)
+    kind, back = ("notebook", f"nb-{access.notebook_id}") if access.notebook_id else ("job", f"job-{access.job_id}")
+    context = {"access": access, "back": back, "back_url": reverse(kind, args=[back]), "touch_keys": TOUCH_KEYS}
     return render(request, "terminal/page.html", context)

@@ -53,7 +53,7 @@ def _is_unchanged(view: NodeView, node: Node, cards: Sequence[Gpu], held: dict[t
     return (
         all(getattr(node, name) == value for name, value in _columns(view).items())
         and (node.state == NodeState.CORDONED or node.state == _state(view.ready))
-        and [view_of_card(card) for card in cards] == sorted(view.gpus, key=lambda card: card.index)
+        and [convert_card(card) for card in cards] == sorted(view.gpus, key=lambda card: card.index)
         and all(card.healthy == (not card.fault) for card in cards)
         and (view.held is None or held == _wanted(view.held))
     )
@@ -194,7 +194,7 @@ def _add_cards(node: Node, views: Sequence[GpuView], cards: int) -> None:
     hint("cycle")
 
 
-def view_of_card(gpu: Gpu) -> GpuView:
+def convert_card(gpu: Gpu) -> GpuView:
     """Convert a row to the runtime's type."""
     return GpuView(
         uuid=gpu.uuid,

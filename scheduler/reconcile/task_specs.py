@@ -19,7 +19,7 @@ from notebooks.environment import READY, environment_path
 from quotas.models import Holding
 from runtimes.contract.task import Checkpoint, GpuShare, Mount, Peer, TaskSpec
 from runtimes.storage.areas import AreaId
-from scheduler.inventory.nodes import view_of_card
+from scheduler.inventory.nodes import convert_card
 
 GRACE_S = 10
 """Seconds between SIGTERM and SIGKILL, unless the job file sets them."""
@@ -111,7 +111,7 @@ def _shares(task: Task, cards: dict[tuple[int | None, str], Gpu]) -> tuple[GpuSh
             memory_mib=held["memory_mib"],
             compute_percent=held["compute_percent"],
             whole=held["whole"],
-            card=view_of_card(known) if known else None,
+            card=convert_card(known) if known else None,
         )
         for held in task.cards
         for known in [cards.get((task.node_id, held["uuid"]))]

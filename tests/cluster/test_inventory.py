@@ -9,7 +9,7 @@ from django.utils import timezone
 from cluster.models import Gpu, Node, Pool
 from events.models import Event
 from runtimes.contract.node import GpuView, HeldView, NodeView
-from scheduler.inventory.nodes import record_inventory, view_of_card
+from scheduler.inventory.nodes import convert_card, record_inventory
 
 pytestmark = pytest.mark.django_db
 
@@ -136,7 +136,7 @@ def test_whatever_changes_of_one_machine_is_written(change):
     now = replace(view(), **change)
     record_inventory([now, view(name="other", prefix="OTHER")])
     node = Node.objects.get(name="here")
-    cards = [view_of_card(gpu) for gpu in node.gpus.present().order_by("index")]
+    cards = [convert_card(gpu) for gpu in node.gpus.present().order_by("index")]
     held = tuple(HeldView(row.kind, row.key, row.bytes) for row in node.cached.all()) or None
     assert (node.address, node.boot_id, node.memory_mib, node.facts) == (
         now.address, now.boot_id, now.memory_mib, now.facts,

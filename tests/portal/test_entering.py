@@ -101,7 +101,7 @@ def test_a_stopped_notebook_says_that_it_does_not_run(world):
 
 
 def test_a_session_in_a_notebook_is_in_the_notebooks_history(world, notebook, task):
-    record_session(door=find_task_access(world.ada, "sketches"), kind="ssh", seconds=3)
+    record_session(access=find_task_access(world.ada, "sketches"), kind="ssh", seconds=3)
     assert Event.objects.get(verb="left").label == notebook.public_id
     assert history_of(notebook.job, notebook)[0].words == "Disconnected from SSH after 3s"
     assert "Disconnected from SSH after 3s" not in [line.words for line in history_of(notebook.job)]
@@ -129,8 +129,8 @@ def test_who_left_the_team_may_not_stay(world, job, task):
 
 def test_a_session_is_in_the_jobs_history_with_its_length(world, job, task):
     door = find_task_access(world.ada, job.public_id)
-    record_session(door=door, kind="terminal")
-    record_session(door=door, kind="terminal", seconds=75)
+    record_session(access=door, kind="terminal")
+    record_session(access=door, kind="terminal", seconds=75)
     rows = Event.objects.filter(kind="job", object_id=job.pk, verb__in=["entered", "left"])
     assert [(row.verb, row.actor, row.actor_id, row.params.get("seconds")) for row in rows] == [
         ("entered", "ada", world.ada.pk, None),

@@ -45,7 +45,7 @@ class Places(ApiView):
     @extend_schema(parameters=[FieldsQuery], responses=list_of(PlaceShape, "Places"))
     def get(self, request: Request) -> Response:
         """List the caller's home and team folders, and how full each is."""
-        places = [place_of(shelf, load_used(shelf)) for shelf in list_file_areas(request.user)]
+        places = [place_of(area, load_used(area)) for area in list_file_areas(request.user)]
         return all_of(places, PlaceShape, **read_query(request, FieldsQuery))
 
 
@@ -57,8 +57,8 @@ class FolderView(ApiView):
     def get(self, request: Request) -> Response:
         """List a folder; "" is the place itself. At most 10,000 entries; `cut` says that there are more."""
         query = read_query(request, PlainPathQuery)
-        shelf = find_file_area(request.user, query["place"])
-        return Response(FolderShape(listing_of(shelf, query["path"])).data)
+        area = find_file_area(request.user, query["place"])
+        return Response(FolderShape(listing_of(area, query["path"])).data)
 
 
 class Content(ApiView):
@@ -76,14 +76,14 @@ class Content(ApiView):
     )
     def get(self, request: Request) -> HttpResponseBase:
         """Download a file, or a range of it."""
-        shelf, path = _named(request)
-        return send_file(request._request, shelf.store, path)
+        area, path = _find_named_area(request)
+        return send_file(request._request, area.store, path)
 
     @extend_schema(parameters=[PathQuery], responses={204: None})
     def delete(self, request: Request) -> Response:
         """Delete a file, a link, or a folder with its content, for good."""
-        shelf, path = _named(request, write=True)
-        record_removal(shelf=shelf, freed_bytes=shelf.store.remove(path))
+        area, path = _find_named_area(request, write=True)
+        record_removal(area=area, freed_bytes=area.store.remove(path))
         return Response(status=204)
 
 
@@ -105,8 +105,8 @@ class FolderContent(ApiView):
         read.
         """
         query = read_query(request, PlainPathQuery)
-        shelf = find_file_area(request.user, query["place"])
-        return send_archive(shelf.store, query["path"], shelf.name_of(query["path"]))
+        area = find_file_area(request.user, query["place"])
+        return send_archive(area.store, query["path"], area.name_of(query["path"]))
 
 
 class Move(ApiView):
@@ -118,8 +118,8 @@ class Move(ApiView):
     def post(self, request: Request) -> Response:
         """Rename within a place. Nothing is overwritten without `replace`."""
         body = read_json(request, MoveBody)
-        shelf = find_file_area(request.user, body["place"], write=True)
-        shelf.store.move(body["path"], body["to"], replace=body["replace"])
+        area = find_file_area(request.user, body["place"], write=True)
+        area.store.move(body["path"], body["to"], replace=body["replace"])
         return Response(status=204)
 
 
@@ -136,6 +136,6 @@ class Mkdir(ApiView):
         return Response(status=201)
 
 
-def _named(request: Request, write: bool = False) -> tuple[FileArea, str]:
+def _find_named_area(request: Request, write: bool = False) -> tuple[FileArea, str]:
     query: dict[str, Any] = read_query(request, PathQuery)
     return find_file_area(request.user, query["place"], write=write), query["path"]

@@ -91,21 +91,21 @@ class UploadShape(serializers.Serializer):
     expires_at = serializers.DateTimeField()
 
 
-def place_of(shelf: FileArea, used: Used) -> SimpleNamespace:
+def place_of(area: FileArea, used: Used) -> SimpleNamespace:
     return SimpleNamespace(
-        place=shelf.name,
+        place=area.name,
         bytes=used.bytes,
         limit_bytes=used.limit or None,
         whole=used.whole,
         measured_at=used.measured_at,
-        may_write=shelf.may_write,
+        may_write=area.may_write,
     )
 
 
-def listing_of(shelf: FileArea, path: str) -> SimpleNamespace:
-    found = shelf.store.list_folder(path)
+def listing_of(area: FileArea, path: str) -> SimpleNamespace:
+    found = area.store.list_folder(path)
     entries = [entry_of(entry) for entry in found.entries]
-    return SimpleNamespace(place=shelf.name, path=path, results=entries, cut=found.cut, unreadable=found.unreadable)
+    return SimpleNamespace(place=area.name, path=path, results=entries, cut=found.cut, unreadable=found.unreadable)
 
 
 def entry_of(entry: Entry) -> SimpleNamespace:
@@ -124,7 +124,7 @@ def time_of(entry: Entry) -> datetime:
 def upload_of(upload: Upload) -> SimpleNamespace:
     return SimpleNamespace(
         id=upload.uuid,
-        place=upload.shelf,
+        place=upload.area_name,
         path=upload.path,
         size=upload.size,
         offset=upload.sent,

@@ -24,7 +24,7 @@ def count_call(request: Request, policies: tuple[str, ...]) -> None:
         raise TooManyRequests(retry_after_s=max(window.ends_in_s for window in over))
 
 
-def tell_rates(request: Request, response: HttpResponseBase) -> None:
+def add_rate_headers(request: Request, response: HttpResponseBase) -> None:
     windows: dict[str, Window] = getattr(request._request, "rate_windows", {})
     if windows:
         response["RateLimit-Policy"] = ", ".join(

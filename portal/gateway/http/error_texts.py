@@ -4,14 +4,14 @@ from django.conf import settings
 from django.utils.translation import gettext as _
 
 from common.errors import PlatformError
-from portal.access.app_sessions import Visit
+from portal.access.app_sessions import AppGrant
 from portal.gateway.http.responses import Words
 from portal.wording.errors import describe_error
 
 RETRY_S = 5
 
 
-def foreign() -> Words:
+def describe_foreign_origin() -> Words:
     return Words(
         "foreign_origin",
         _("This page may not do that"),
@@ -21,7 +21,7 @@ def foreign() -> Words:
     )
 
 
-def tossed() -> Words:
+def describe_two_cookies() -> Words:
     return Words(
         "two_cookies",
         _("Your browser sent a cookie twice"),
@@ -31,7 +31,7 @@ def tossed() -> Words:
     )
 
 
-def code_gone() -> Words:
+def describe_used_code() -> Words:
     return Words(
         "code_used",
         _("This link was used or has expired"),
@@ -41,7 +41,7 @@ def code_gone() -> Words:
     )
 
 
-def not_signed_in() -> Words:
+def describe_signed_out() -> Words:
     return Words(
         "not_signed_in",
         _("You are signed out of this app"),
@@ -51,7 +51,7 @@ def not_signed_in() -> Words:
     )
 
 
-def away() -> Words:
+def describe_unavailable() -> Words:
     return Words(
         "unavailable",
         _("Tessera is temporarily unavailable"),
@@ -61,18 +61,18 @@ def away() -> Words:
     )
 
 
-def stopped(visit: Visit) -> Words:
+def describe_not_running(grant: AppGrant) -> Words:
     return Words(
         "not_running",
         _("Not running"),
         _("%(name)s is not running. You can start it in the portal; this address stays the same.")
-        % {"name": visit.name},
+        % {"name": grant.name},
         _("Open in the portal"),
-        settings.TESSERA_PUBLIC_URL + visit.start_path,
+        settings.TESSERA_PUBLIC_URL + grant.start_path,
     )
 
 
-def silent(visit: Visit) -> Words:
+def describe_silent_app(grant: AppGrant) -> Words:
     return Words(
         "app_silent",
         _("The app does not respond yet"),
@@ -80,11 +80,11 @@ def silent(visit: Visit) -> Words:
             "%(name)s is running, but nothing in it responds here. It may still be starting; this page retries "
             "automatically."
         )
-        % {"name": visit.name},
+        % {"name": grant.name},
         _("Try again"),
         wait_s=RETRY_S,
     )
 
 
-def failed(error: PlatformError) -> Words:
+def describe_failed_start(error: PlatformError) -> Words:
     return Words(error.code, _("The app did not start"), describe_error(error), _("Try again"), "/")

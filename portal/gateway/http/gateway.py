@@ -15,7 +15,7 @@ from django.utils import translation
 
 from common.errors import PlatformError
 from portal.access.app_links import app_origin, is_app_host
-from portal.access.app_sessions import Visit, load_visit
+from portal.access.app_sessions import AppGrant, load_visit
 from portal.error_pages import DATABASE_ERRORS
 from portal.gateway.http import error_texts
 from portal.gateway.http.cookies import Tossed, read_cookie, session_cookie
@@ -45,7 +45,7 @@ class Gateway:
         self,
         portal: Application,
         access: Callable[[], Access],
-        load: Callable[[str, str], Visit | None] = load_visit,
+        load: Callable[[str, str], AppGrant | None] = load_visit,
     ):
         self._portal, self._access = portal, access
         self._visits, self._boards = GrantCache(load), TensorBoards(access)
@@ -68,57 +68,57 @@ class Gateway:
     # ---- requests ----
 
     async def _serve(self, label: str, request: Request, receive: Receive, send: Send) -> None:
-        answer = await self._lead(label, request, lambda visit: self._relay(visit, request, receive, send))
+        answer = await self._lead(label, request, lambda grant: self._relay(grant, request, receive, send))
         if isinstance(answer, Answer):
             await _send_answer(answer, send)
 
-    async def _relay(self, visit: Visit, request: Request, receive: Receive, send: Send) -> None:
+    async def _relay(self, grant: AppGrant, request: Request, receive: Receive, send: Send) -> None:
         try:
-            await self._boards.start_board(visit)
-            await relay(self._upstream(), visit, request, receive, send)
+            await self._boards.start_board(grant)
+            await relay(self._upstream(), grant, request, receive, send)
         except (NotStarted, *NOT_ANSWERING, NOT_RUNNING, PlatformError):
-            self._boards.forget(visit)
+            self._boards.forget(grant)
             raise
 
-    async def _lead(self, label: str, request: Request, through: Callable[[Visit], Awaitable[Led]]) -> Led | Answer:
-        """Run `through` for an admitted visit and return its result, or an error response.
+    async def _lead(self, label: str, request: Request, through: Callable[[AppGrant], Awaitable[Led]]) -> Led | Answer:
+        """Run `through` for an admitted grant and return its result, or an error response.
 
         The cached task may have ended and its next attempt run, so one retry reads the grant anew.
         """
         for last in (False, True):
-            visit = await self._admit(label, request)
-            if isinstance(visit, Answer):
-                return visit
+            grant = await self._admit(label, request)
+            if isinstance(grant, Answer):
+                return grant
             try:
-                return await through(visit)
+                return await through(grant)
             except (NotStarted, *NOT_ANSWERING, NOT_RUNNING, PlatformError) as why:
-                answer = _build_failure(visit, request, why)
+                answer = _build_failure(grant, request, why)
                 if last or not isinstance(why, NOT_RUNNING):
                     break
-                self._visits.forget(visit.user_id)
+                self._visits.forget(grant.user_id)
         return answer
 
-    async def _admit(self, label: str, request: Request) -> Visit | Answer:
-        """Return the visit if the request may pass, else a response."""
+    async def _admit(self, label: str, request: Request) -> AppGrant | Answer:
+        """Return the grant if the request may pass, else a response."""
         with translation.override(language_of(request.headers)):
             if why := refusal(request.method, request.headers, app_origin(label)):
                 log.warning("refused %s at %s: %s", request.method, label, why)
-                return _build_error(403, error_texts.foreign(), request)
+                return _build_error(403, error_texts.describe_foreign_origin(), request)
             try:
                 if request.raw_path == ENTER:
                     return await redeem(label, request.query, request.method, request.headers)
-                visit = await self._visit(label, request)
-                if visit is None:
+                grant = await self._visit(label, request)
+                if grant is None:
                     return self._answer_unknown_host(label, request)
             except Tossed:
-                return _build_error(400, error_texts.tossed(), request)
+                return _build_error(400, error_texts.describe_two_cookies(), request)
             except DATABASE_ERRORS as away:
                 log.warning("cannot ask who comes to %s: %s", label, away)
-                return _build_error(503, error_texts.away(), request)
-        with translation.override(language_of(request.headers, visit.language)):
-            return visit if visit.task else _build_error(503, error_texts.stopped(visit), request)
+                return _build_error(503, error_texts.describe_unavailable(), request)
+        with translation.override(language_of(request.headers, grant.language)):
+            return grant if grant.task else _build_error(503, error_texts.describe_not_running(grant), request)
 
-    async def _visit(self, label: str, request: Request) -> Visit | None:
+    async def _visit(self, label: str, request: Request) -> AppGrant | None:
         secret = read_cookie(request.headers, session_cookie(label))
         return await self._visits.find(label, secret) if secret else None
 
@@ -126,7 +126,7 @@ class Gateway:
     def _answer_unknown_host(label: str, request: Request) -> Answer:
         if is_visit(request.method, request.headers):
             return ask_portal(label, request.full_path, request.headers)
-        return _build_error(401, error_texts.not_signed_in(), request)
+        return _build_error(401, error_texts.describe_signed_out(), request)
 
     # ---- sockets ----
 
@@ -134,21 +134,21 @@ class Gateway:
         request = read_scope(scope)
         await receive()  # "websocket.connect"
 
-        async def dial(visit: Visit) -> tuple[Visit, aiohttp.ClientWebSocketResponse]:
-            return visit, await connect(self._upstream(), visit, request, scope["subprotocols"])
+        async def dial(grant: AppGrant) -> tuple[AppGrant, aiohttp.ClientWebSocketResponse]:
+            return grant, await connect(self._upstream(), grant, request, scope["subprotocols"])
 
         answer = await self._lead(label, request, dial)
         if isinstance(answer, Answer):
             await _deny(answer, send)
             return
-        visit, program = answer
+        grant, program = answer
         async with program:
             await send({"type": "websocket.accept", "subprotocol": program.protocol})
-            await pump(program, receive, send, lambda: self._until_ended(label, request, visit))
+            await pump(program, receive, send, lambda: self._until_ended(label, request, grant))
 
-    async def _until_ended(self, label: str, request: Request, visit: Visit) -> None:
+    async def _until_ended(self, label: str, request: Request, grant: AppGrant) -> None:
         """Return when the user loses access."""
-        with self._rechecks.bell(visit.user_id) as bell:
+        with self._rechecks.bell(grant.user_id) as bell:
             while True:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(bell.wait(), RECHECK_S)
@@ -157,7 +157,7 @@ class Gateway:
                     if await self._visit(label, request) is None:
                         return
                 except DatabaseError as away:  # checked again next round
-                    log.warning("cannot ask whether a socket to %s may stay: %s", visit.name, away)
+                    log.warning("cannot ask whether a socket to %s may stay: %s", grant.name, away)
 
     def _upstream(self) -> aiohttp.ClientSession:
         if self._session is None:
@@ -173,14 +173,14 @@ def label_of(scope: Message) -> str | None:
     return is_app_host(hosts[0]) if len(hosts) == 1 else None
 
 
-def _build_failure(visit: Visit, request: Request, why: Exception) -> Answer:
-    with translation.override(language_of(request.headers, visit.language)):
+def _build_failure(grant: AppGrant, request: Request, why: Exception) -> Answer:
+    with translation.override(language_of(request.headers, grant.language)):
         if isinstance(why, NOT_RUNNING):
-            return _build_error(503, error_texts.stopped(visit), request)
+            return _build_error(503, error_texts.describe_not_running(grant), request)
         if isinstance(why, PlatformError):
-            return _build_error(502, error_texts.failed(why), request)
-        log.info("%s does not answer on port %s: %r", visit.name, visit.port, why.__cause__ or why)
-        return _build_error(502, error_texts.silent(visit), request)
+            return _build_error(502, error_texts.describe_failed_start(why), request)
+        log.info("%s does not answer on port %s: %r", grant.name, grant.port, why.__cause__ or why)
+        return _build_error(502, error_texts.describe_silent_app(grant), request)
 
 
 def _build_error(status: int, words: Words, request: Request) -> Answer:

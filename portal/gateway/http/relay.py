@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import aiohttp
 
-from portal.access.app_sessions import Visit
+from portal.access.app_sessions import AppGrant
 from portal.gateway.http.headers import to_browser, to_program
 from portal.gateway.http.scope import Receive, Request, Send
 from portal.gateway.http.upstream import NOT_ANSWERING, url_in
@@ -22,10 +22,12 @@ class Left(Exception):
     """The browser disconnected within its body."""
 
 
-async def relay(session: aiohttp.ClientSession, visit: Visit, request: Request, receive: Receive, send: Send) -> None:
+async def relay(
+    session: aiohttp.ClientSession, grant: AppGrant, request: Request, receive: Receive, send: Send
+) -> None:
     """Relay until the response is sent or the browser disconnects. Raises NotStarted."""
     body = Body(receive, request.has_body)
-    passing = asyncio.ensure_future(_relay_request(session, visit, request, body, send))
+    passing = asyncio.ensure_future(_relay_request(session, grant, request, body, send))
     leaving = asyncio.ensure_future(body.until_left())
     try:
         await asyncio.wait({passing, leaving}, return_when=asyncio.FIRST_COMPLETED)
@@ -73,14 +75,14 @@ class Body:
 
 
 async def _relay_request(
-    session: aiohttp.ClientSession, visit: Visit, request: Request, body: Body, send: Send
+    session: aiohttp.ClientSession, grant: AppGrant, request: Request, body: Body, send: Send
 ) -> None:
     started = False
     try:
         async with session.request(
             request.method,
-            url_in(visit.task, visit.port, request.raw_path, request.query),
-            headers=to_program(request.headers, request.scheme, visit.authorization),
+            url_in(grant.task, grant.port, request.raw_path, request.query),
+            headers=to_program(request.headers, request.scheme, grant.authorization),
             data=body.pieces() if request.has_body else None,
             allow_redirects=False,
         ) as answer:

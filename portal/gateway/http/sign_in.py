@@ -30,9 +30,9 @@ async def redeem(label: str, query: str, method: str, headers: Headers) -> Answe
     given = parse_qs(query)
     code, state = given.get("code", [""])[0], given.get("state", [""])[0]
     if method != "GET" or not state or read_cookie(headers, state_cookie(label)) != state:
-        return build_error_answer(400, error_texts.code_gone(), method, headers)
+        return build_error_answer(400, error_texts.describe_used_code(), method, headers)
     found = await database_sync_to_async(redeem_code)(label=label, code=code, state=state)
     if found is None:
-        return build_error_answer(400, error_texts.code_gone(), method, headers)
+        return build_error_answer(400, error_texts.describe_used_code(), method, headers)
     secret, path = found
     return redirect(app_origin(label) + path, set_cookie(session_cookie(label), secret, SESSION_S))

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from jobs.tensorboard import ensure_tensorboard
-from portal.access.app_sessions import Visit
+from portal.access.app_sessions import AppGrant
 from runtimes.contract.access import Access
 
 MOST_REMEMBERED = 1000
@@ -17,22 +17,22 @@ class TensorBoards:
         self._access = access
         self._up: dict[str, asyncio.Task[None]] = {}
 
-    async def start_board(self, visit: Visit) -> None:
+    async def start_board(self, grant: AppGrant) -> None:
         """Wait until it answers. Raises common.errors.Unavailable with its last output, and as `Access`."""
-        if not visit.board:
+        if not grant.board:
             return
-        starting = self._up.get(visit.task)
+        starting = self._up.get(grant.task)
         if starting is None:
-            starting = asyncio.ensure_future(ensure_tensorboard(self._access(), visit.task, visit.board, visit.port))
-            self._remember(visit.task, starting)
+            starting = asyncio.ensure_future(ensure_tensorboard(self._access(), grant.task, grant.board, grant.port))
+            self._remember(grant.task, starting)
         try:
             await asyncio.shield(starting)  # a visitor's disconnect must not stop it
         except Exception:
-            self.forget(visit)
+            self.forget(grant)
             raise
 
-    def forget(self, visit: Visit) -> None:
-        self._up.pop(visit.task, None)
+    def forget(self, grant: AppGrant) -> None:
+        self._up.pop(grant.task, None)
 
     def _remember(self, task: str, starting: asyncio.Task[None]) -> None:
         while len(self._up) >= MOST_REMEMBERED:

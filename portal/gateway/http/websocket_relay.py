@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import aiohttp
 
-from portal.access.app_sessions import Visit
+from portal.access.app_sessions import AppGrant
 from portal.gateway.http.headers import to_program
 from portal.gateway.http.scope import Receive, Request, Send
 from portal.gateway.http.upstream import url_in
@@ -16,12 +16,12 @@ UNSENDABLE = {1004, 1005, 1006, 1015}  # reserved (RFC 6455, 7.4.1)
 
 
 async def connect(
-    session: aiohttp.ClientSession, visit: Visit, request: Request, protocols: list[str]
+    session: aiohttp.ClientSession, grant: AppGrant, request: Request, protocols: list[str]
 ) -> aiohttp.ClientWebSocketResponse:
     """Open the app's WebSocket. Message size is unlimited here: the web server limits it, without reading ahead."""
     return await session.ws_connect(
-        url_in(visit.task, visit.port, request.raw_path, request.query),
-        headers=to_program(request.headers, request.scheme, visit.authorization),
+        url_in(grant.task, grant.port, request.raw_path, request.query),
+        headers=to_program(request.headers, request.scheme, grant.authorization),
         protocols=protocols,
         max_msg_size=0,
         compress=0,

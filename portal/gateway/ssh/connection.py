@@ -61,7 +61,7 @@ class SshServer(asyncssh.SSHServer):
         self._key: SshKey | None = None
         self._tried = 0
         self._refusal = "unknown"
-        self._doors: dict[str, TaskAccess] = {}
+        self._accesses: dict[str, TaskAccess] = {}
         self._own: set[TaskSession] = set()
         self._channels = 0
         self._active = monotonic()
@@ -134,17 +134,17 @@ class SshServer(asyncssh.SSHServer):
         """Start a program and record the session. Raises NotFound, Conflict, QuotaExceeded, Rejected, Unavailable."""
         if _sessions[self._user_id] > MOST_SESSIONS:
             raise QuotaExceeded(used=MOST_SESSIONS, limit=MOST_SESSIONS)
-        door = await self._door()
-        session = await get_access().exec(door.task, argv, pty=pty, env=env)
-        await self._record(door, None)
-        return door, session
+        access = await self._load_access()
+        session = await get_access().exec(access.task, argv, pty=pty, env=env)
+        await self._record(access, None)
+        return access, session
 
     async def start(self, argv: Sequence[str]) -> Session:
         """Start a further program, not recorded. Raises as `enter`."""
-        return await get_access().exec((await self._door()).task, argv)
+        return await get_access().exec((await self._load_access()).task, argv)
 
-    async def leave(self, door: TaskAccess, began: float) -> None:
-        await self._record(door, round(asyncio.get_running_loop().time() - began))
+    async def leave(self, access: TaskAccess, began: float) -> None:
+        await self._record(access, round(asyncio.get_running_loop().time() - began))
 
     def touched(self) -> None:
         self._active = monotonic()
@@ -178,8 +178,8 @@ class SshServer(asyncssh.SSHServer):
         if host not in LOOPBACK or port < LEAST_PORT:
             raise asyncssh.ChannelOpenError(PROHIBITED, "Only ports of localhost from 1024 on are forwarded.")
         try:
-            door = await self._door()
-            return self._counted(await get_access().dial(door.task, port))
+            access = await self._load_access()
+            return self._counted(await get_access().dial(access.task, port))
         except ConnectionRefusedError:
             raise asyncssh.ChannelOpenError(FAILED, f"Nothing listens on port {port}.") from None
         except (PlatformError, Rejected, Unavailable) as no:
@@ -198,12 +198,12 @@ class SshServer(asyncssh.SSHServer):
         assert self._key is not None
         return self._key.user_id
 
-    async def _door(self) -> TaskAccess:
+    async def _load_access(self) -> TaskAccess:
         assert self._key is not None
         name = self._target or self._conn.get_extra_info("username")
-        door = await database_sync_to_async(find_task_access)(self._key.user, name)
-        self._doors[door.task] = door
-        return door
+        access = await database_sync_to_async(find_task_access)(self._key.user, name)
+        self._accesses[access.task] = access
+        return access
 
     async def _watch(self) -> None:
         while True:
@@ -219,7 +219,7 @@ class SshServer(asyncssh.SSHServer):
             key = await database_sync_to_async(find_key)(self._key.fingerprint)
             if key is None or key.user_id != self._user_id:
                 return SAYS["expired" if self._key.is_expired else "revoked"]
-            for task in list(self._doors):
+            for task in list(self._accesses):
                 why = await database_sync_to_async(find_refusal)(self._user_id, task)
                 if why:
                     return SAYS[why]
@@ -227,11 +227,11 @@ class SshServer(asyncssh.SSHServer):
             log.warning("cannot ask whether a connection may stay: %s", away)
         return ""
 
-    async def _record(self, door: TaskAccess, seconds: int | None) -> None:
+    async def _record(self, access: TaskAccess, seconds: int | None) -> None:
         try:
-            await database_sync_to_async(record_session)(door=door, kind="ssh", seconds=seconds)
+            await database_sync_to_async(record_session)(access=access, kind="ssh", seconds=seconds)
         except DatabaseError as away:
-            log.warning("a session in %s is not in its history: %s", door.name, away)
+            log.warning("a session in %s is not in its history: %s", access.name, away)
 
     def _do(self, work: Awaitable) -> None:
         async def quietly() -> None:

@@ -58,7 +58,7 @@ class Link(Protocol):
         """Start a further program, not recorded as a session."""
         ...
 
-    async def leave(self, door: TaskAccess, began: float) -> None: ...
+    async def leave(self, access: TaskAccess, began: float) -> None: ...
 
     def began(self, session: "TaskSession") -> None: ...
 
@@ -130,7 +130,7 @@ class TaskSession(Flow, asyncssh.SSHServerSession):
     async def _run(self) -> None:
         began = asyncio.get_running_loop().time()
         try:
-            door, program = await self._link.enter(self._argv, self._pty, self._environment())
+            access, program = await self._link.enter(self._argv, self._pty, self._environment())
         except (PlatformError, Rejected, Unavailable) as no:
             await self._print_line(self._describe_error(no))
             self._exit(REFUSED)
@@ -146,7 +146,7 @@ class TaskSession(Flow, asyncssh.SSHServerSession):
                 await self._pump(program)
         finally:
             await program.close()
-            await self._link.leave(door, began)
+            await self._link.leave(access, began)
 
     async def _pump(self, program: Session) -> None:
         """Copy data both ways; the exit code goes last, as clients disconnect on it."""

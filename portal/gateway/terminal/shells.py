@@ -48,26 +48,26 @@ class End:
     code: int | None = None
 
 
-async def open_shell(door: TaskAccess, size: PtySize) -> "Shell":
+async def open_shell(access: TaskAccess, size: PtySize) -> "Shell":
     """Start a login shell in the task. Raises QuotaExceeded, Rejected, Unavailable."""
-    used = sum(shell.door.user_id == door.user_id for shell in _shells.values()) + _opening.get(door.user_id, 0)
+    used = sum(shell.access.user_id == access.user_id for shell in _shells.values()) + _opening.get(access.user_id, 0)
     if used >= MOST_OF_ONE_PERSON:
         raise QuotaExceeded(used=used, limit=MOST_OF_ONE_PERSON)
-    _opening[door.user_id] = _opening.get(door.user_id, 0) + 1
+    _opening[access.user_id] = _opening.get(access.user_id, 0) + 1
     try:
-        session = await get_access().exec(door.task, LOGIN_SHELL, pty=size, env=ENVIRONMENT)
+        session = await get_access().exec(access.task, LOGIN_SHELL, pty=size, env=ENVIRONMENT)
     finally:
-        _opening[door.user_id] -= 1
-    shell = Shell(door, session)
+        _opening[access.user_id] -= 1
+    shell = Shell(access, session)
     _shells[shell.key] = shell
-    await database_sync_to_async(record_session)(door=door, kind="terminal")
+    await database_sync_to_async(record_session)(access=access, kind="terminal")
     return shell
 
 
-def find_shell(key: object, door: TaskAccess) -> "Shell | None":
+def find_shell(key: object, access: TaskAccess) -> "Shell | None":
     """Return the shell of this key, user and task."""
     shell = _shells.get(key) if isinstance(key, str) else None
-    return shell if shell and (shell.door.user_id, shell.door.task) == (door.user_id, door.task) else None
+    return shell if shell and (shell.access.user_id, shell.access.task) == (access.user_id, access.task) else None
 
 
 class TypedTooMuch(Exception):
@@ -77,9 +77,9 @@ class TypedTooMuch(Exception):
 class Shell:
     """A shell in a task; `received` and `taken` count typed bytes in and passed on."""
 
-    def __init__(self, door: TaskAccess, session: Session):
+    def __init__(self, access: TaskAccess, session: Session):
         self.key = secrets.token_urlsafe(24)
-        self.door, self.session = door, session
+        self.access, self.session = access, session
         self.end: End | None = None
         self.received = self.taken = 0
         self._began = self._active = self._left = self._checked = monotonic()
@@ -171,7 +171,7 @@ class Shell:
                     await self._room.wait()
             code = await self.session.wait()
         except OSError as broken:
-            log.warning("a shell in %s broke: %s", self.door.name, broken)
+            log.warning("a shell in %s broke: %s", self.access.name, broken)
             code = -1
         await self.close(await self._end_of(code))
 
@@ -210,13 +210,13 @@ class Shell:
 
     async def _why_closed(self) -> str:
         try:
-            return await database_sync_to_async(find_refusal)(self.door.user_id, self.door.task)
+            return await database_sync_to_async(find_refusal)(self.access.user_id, self.access.task)
         except DatabaseError as away:  # checked again next round
-            log.warning("cannot ask whether a terminal in %s may stay: %s", self.door.name, away)
+            log.warning("cannot ask whether a terminal in %s may stay: %s", self.access.name, away)
             return ""
 
     async def _record_end(self, seconds: int) -> None:
         try:
-            await database_sync_to_async(record_session)(door=self.door, kind="terminal", seconds=seconds)
+            await database_sync_to_async(record_session)(access=self.access, kind="terminal", seconds=seconds)
         except DatabaseError as away:
-            log.warning("the end of a terminal in %s is not in its history: %s", self.door.name, away)
+            log.warning("the end of a terminal in %s is not in its history: %s", self.access.name, away)

@@ -55,7 +55,7 @@ class TerminalConsumer(AsyncWebsocketConsumer):
             await self._close_with("signed_out")
             return
         try:
-            self.door = await self._find_access(person)
+            self.access = await self._find_access(person)
         except PlatformError as refusal:
             await self._close_with(refusal.code)
             return
@@ -113,10 +113,10 @@ class TerminalConsumer(AsyncWebsocketConsumer):
     async def _attach_shell(self, key: object, shown: int, size: PtySize) -> None:
         if self.shell is not None:
             raise ValueError
-        shell = find_shell(key, self.door)
+        shell = find_shell(key, self.access)
         again = shell is not None
         try:
-            shell = shell or await open_shell(self.door, size)
+            shell = shell or await open_shell(self.access, size)
         except PlatformError as refusal:
             await self._close_with(refusal.code)
         except (Rejected, Unavailable) as refusal:
@@ -146,7 +146,7 @@ class TerminalConsumer(AsyncWebsocketConsumer):
 
     async def _check_rights(self) -> None:
         person = await database_sync_to_async(load_session_user)(self.scope["session"].session_key)
-        if person is None or person.pk != self.door.user_id:
+        if person is None or person.pk != self.access.user_id:
             await self._close_with("signed_out")
         elif self.shell:
             await self.shell.recheck()

@@ -91,7 +91,7 @@ def show_queue(request: HttpRequest) -> HttpResponse:
     waiting, active = queue_rows(user, pool or None), active_rows(user, pool or None)
     chosen = [row for row in waiting if not reason or row.reason == reason]
     context = {
-        "answer": answer(waiting, len(active), rooms, first_sellable()),
+        "answer": answer(waiting, len(active), rooms, load_card_sizes()),
         "queues": [_pool_queue(room, chosen, active) for room in rooms],
         "reasons": count_reasons(waiting, pool, reason),
         "pool": pool,
@@ -130,7 +130,7 @@ def _milli_of(ask: GpuAsk, sellable: int) -> int:
     return gpu_milli(share, sellable) if share else 1000 * ask.count
 
 
-def first_sellable() -> dict[str, int]:
+def load_card_sizes() -> dict[str, int]:
     cards = Gpu.objects.present().select_related("pool").order_by("-pk")
     return {card.pool.name: card.sellable_mib for card in cards}
 

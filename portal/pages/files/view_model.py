@@ -30,12 +30,12 @@ class Row:
     changed_at: datetime
 
     @classmethod
-    def of(cls, shelf: FileArea, folder: str, entry: Entry, name: str) -> "Row":
+    def of(cls, area: FileArea, folder: str, entry: Entry, name: str) -> "Row":
         path = join(folder, name)
-        query = urlencode({"place": shelf.name, "path": path})
+        query = urlencode({"place": area.name, "path": path})
         is_file = entry.kind == "file"
         packed = {"file": "file_content", "folder": "file_archive"}.get(entry.kind)
-        opens = {"folder": address(shelf, path), "other": ""}.get(entry.kind, f"{reverse('file_view')}?{query}")
+        opens = {"folder": address(area, path), "other": ""}.get(entry.kind, f"{reverse('file_view')}?{query}")
         return cls(
             name=name,
             shown=show_name(name),
@@ -62,21 +62,21 @@ class Text:
     cut: bool
 
 
-def rows_of(shelf: FileArea, folder: str, entries: list[Entry]) -> list[Row]:
-    return [Row.of(shelf, folder, entry, entry.name) for entry in entries]
+def rows_of(area: FileArea, folder: str, entries: list[Entry]) -> list[Row]:
+    return [Row.of(area, folder, entry, entry.name) for entry in entries]
 
 
-def crumbs_of(shelf: FileArea, path: str) -> list[Crumb]:
+def crumbs_of(area: FileArea, path: str) -> list[Crumb]:
     """Return links from the root to `path`."""
-    crumbs = [Crumb(shelf.team.name if shelf.team else _("My home"), address(shelf, ""))]
+    crumbs = [Crumb(area.team.name if area.team else _("My home"), address(area, ""))]
     names = path.split("/") if path else []
     for depth, name in enumerate(names, 1):
-        crumbs.append(Crumb(show_name(name), address(shelf, "/".join(names[:depth]))))
+        crumbs.append(Crumb(show_name(name), address(area, "/".join(names[:depth]))))
     return crumbs
 
 
-def address(shelf: FileArea, path: str, page: int = 1) -> str:
-    there = reverse("files_team", args=[shelf.team.name]) if shelf.team else reverse("files")
+def address(area: FileArea, path: str, page: int = 1) -> str:
+    there = reverse("files_team", args=[area.team.name]) if area.team else reverse("files")
     asked = {**({"path": path} if path else {}), **({"page": page} if page > 1 else {})}
     return f"{there}?{urlencode(asked)}" if asked else there
 

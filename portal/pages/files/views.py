@@ -72,21 +72,21 @@ def show_team(request: HttpRequest, name: str) -> HttpResponse:
 @require_safe
 def view_file(request: HttpRequest) -> HttpResponse:
     """Preview text or a raster image; offer else a download."""
-    shelf, path = _named(request, request.GET)
+    area, path = _find_named_area(request, request.GET)
     if not path:
         raise NotFound()
-    if shelf.store.stat(path).kind == "folder":  # a link to a folder
-        return redirect(address(shelf, path))
-    fd, entry = shelf.store.open_to_read(path)
+    if area.store.stat(path).kind == "folder":  # a link to a folder
+        return redirect(address(area, path))
+    fd, entry = area.store.open_to_read(path)
     with open(fd, "rb") as file:
         head = os.pread(file.fileno(), PREVIEW_BYTES, 0)
     picture = bool(image_type(head[:16]))
     context = {
-        **_frame(shelf, path),
+        **_frame(area, path),
         "name": show_name(path.rpartition("/")[2]),
         "size": show_bytes(entry.size),
-        "row": Row.of(shelf, path.rpartition("/")[0], entry, path.rpartition("/")[2]),
-        "picture": f"{reverse('file_image')}?{_query(shelf, path)}" if picture else "",
+        "row": Row.of(area, path.rpartition("/")[0], entry, path.rpartition("/")[2]),
+        "picture": f"{reverse('file_image')}?{_query(area, path)}" if picture else "",
         "text": None if picture else text_of(head, cut=entry.size > len(head)),
         "shown": show_bytes(PREVIEW_BYTES),
     }
@@ -96,103 +96,103 @@ def view_file(request: HttpRequest) -> HttpResponse:
 @signed_in
 @require_safe
 def download_file(request: HttpRequest) -> HttpResponseBase:
-    shelf, path = _named(request, request.GET)
-    return send_file(request, shelf.store, path)
+    area, path = _find_named_area(request, request.GET)
+    return send_file(request, area.store, path)
 
 
 @signed_in
 @require_safe
 def download_folder(request: HttpRequest) -> HttpResponseBase:
-    shelf, path = _named(request, request.GET)
-    return send_archive(shelf.store, path, shelf.name_of(path))
+    area, path = _find_named_area(request, request.GET)
+    return send_archive(area.store, path, area.name_of(path))
 
 
 @signed_in
 @require_safe
 def show_image(request: HttpRequest) -> HttpResponseBase:
     """Return a preview image; opened directly, redirect to its page."""
-    shelf, path = _named(request, request.GET)
+    area, path = _find_named_area(request, request.GET)
     if request.headers.get("Sec-Fetch-Dest", "image") != "image":
-        return redirect(f"{reverse('file_view')}?{_query(shelf, path)}")
-    return send_image(shelf.store, path)
+        return redirect(f"{reverse('file_view')}?{_query(area, path)}")
+    return send_image(area.store, path)
 
 
 @signed_in
 @require_POST
 def make_folder(request: HttpRequest) -> HttpResponse:
-    shelf, folder = _named(request, request.POST, write=True)
-    return _tried(request, shelf, folder, lambda: shelf.store.make_folder(join(folder, request.POST.get("name", ""))))
+    area, folder = _find_named_area(request, request.POST, write=True)
+    return _tried(request, area, folder, lambda: area.store.make_folder(join(folder, request.POST.get("name", ""))))
 
 
 @signed_in
 @require_POST
 def move_file(request: HttpRequest) -> HttpResponse:
     """Rename within the folder, or move to a path with a slash."""
-    shelf, folder = _named(request, request.POST, write=True)
+    area, folder = _find_named_area(request, request.POST, write=True)
     old, new = request.POST.get("name", ""), request.POST.get("to", "")
     to = new if "/" in new else join(folder, new)
-    return _tried(request, shelf, folder, lambda: shelf.store.move(join(folder, old), to))
+    return _tried(request, area, folder, lambda: area.store.move(join(folder, old), to))
 
 
 @signed_in
 @require_POST
 def delete_file(request: HttpRequest) -> HttpResponse:
-    shelf, folder = _named(request, request.POST, write=True)
+    area, folder = _find_named_area(request, request.POST, write=True)
     name = request.POST.get("name", "")
 
     def remove() -> None:
-        record_removal(shelf=shelf, freed_bytes=shelf.store.remove(join(folder, name)))
+        record_removal(area=area, freed_bytes=area.store.remove(join(folder, name)))
 
     done = _("“%(name)s” is deleted.") % {"name": show_name(name)}
-    return _tried(request, shelf, folder, remove, done)
+    return _tried(request, area, folder, remove, done)
 
 
 def _show_folder(request: HttpRequest, place: str) -> HttpResponse:
-    shelf = find_file_area(cast(User, request.user), place)
+    area = find_file_area(cast(User, request.user), place)
     path = request.GET.get("path", "")
-    listing = shelf.store.list_folder(path)
+    listing = area.store.list_folder(path)
     page = max(int(asked), 1) if (asked := request.GET.get("page", "")).isdecimal() and len(asked) < 6 else 1
-    rows = rows_of(shelf, path, listing.entries[(page - 1) * PAGE_ROWS : page * PAGE_ROWS])
-    used = load_used(shelf)
+    rows = rows_of(area, path, listing.entries[(page - 1) * PAGE_ROWS : page * PAGE_ROWS])
+    used = load_used(area)
     context = {
-        **_frame(shelf, path),
+        **_frame(area, path),
         "rows": rows,
         "listing": listing,
         "count": len(listing.entries),
-        "shelves": [_tab(other, shelf) for other in list_file_areas(shelf.user)],
+        "areas": [_tab(other, area) for other in list_file_areas(area.user)],
         "full": Fullness(used),
-        "pages": _pages(shelf, path, page, len(listing.entries)),
+        "pages": _pages(area, path, page, len(listing.entries)),
         "chunk": CHUNK_BYTES,
-        "command": _command(shelf, path),
+        "command": _command(area, path),
     }
     return render_page(request, "files/list.html", context, fragment="files/_listing.html")
 
 
-def _frame(shelf: FileArea, path: str) -> dict:
-    return {"shelf": shelf, "path": path, "crumbs": crumbs_of(shelf, path), "query": _query(shelf, path)}
+def _frame(area: FileArea, path: str) -> dict:
+    return {"area": area, "path": path, "crumbs": crumbs_of(area, path), "query": _query(area, path)}
 
 
-def _tab(other: FileArea, shelf: FileArea) -> dict:
+def _tab(other: FileArea, area: FileArea) -> dict:
     words = _("My home") if other.team is None else other.team.title or other.team.name
-    return {"words": words, "href": address(other, ""), "current": other.name == shelf.name}
+    return {"words": words, "href": address(other, ""), "current": other.name == area.name}
 
 
-def _pages(shelf: FileArea, path: str, page: int, count: int) -> dict:
-    before = address(shelf, path, page - 1) if page > 1 else ""
-    return {"before": before, "after": address(shelf, path, page + 1) if count > page * PAGE_ROWS else ""}
+def _pages(area: FileArea, path: str, page: int, count: int) -> dict:
+    before = address(area, path, page - 1) if page > 1 else ""
+    return {"before": before, "after": address(area, path, page + 1) if count > page * PAGE_ROWS else ""}
 
 
-def _command(shelf: FileArea, path: str) -> str:
-    place = f"team:{shelf.team.name}/" if shelf.team else ""
+def _command(area: FileArea, path: str) -> str:
+    place = f"team:{area.team.name}/" if area.team else ""
     plain = path if path.isascii() and path.replace("/", "").replace("-", "").replace("_", "").isalnum() else ""
     return f"tessera files put FILE {place}{plain + '/' if plain else ''}".strip()
 
 
-def _named(request: HttpRequest, fields: dict, write: bool = False) -> tuple[FileArea, str]:
+def _find_named_area(request: HttpRequest, fields: dict, write: bool = False) -> tuple[FileArea, str]:
     return find_file_area(cast(User, request.user), fields.get("place", HOME), write=write), fields.get("path", "")
 
 
-def _tried(request: HttpRequest, shelf: FileArea, folder: str, act: Callable[[], None], done: str = "") -> HttpResponse:
+def _tried(request: HttpRequest, area: FileArea, folder: str, act: Callable[[], None], done: str = "") -> HttpResponse:
     """Run an action, report it and redirect to the folder."""
     try:
         act()
@@ -202,12 +202,12 @@ def _tried(request: HttpRequest, shelf: FileArea, folder: str, act: Callable[[],
     else:
         if done:
             messages.success(request, done)
-    return redirect(address(shelf, folder))
+    return redirect(address(area, folder))
 
 
 def _bad_name() -> str:
     return _("This name is not valid. Use at most 255 bytes, no slash, and not only dots.")
 
 
-def _query(shelf: FileArea, path: str) -> str:
-    return urlencode({"place": shelf.name, "path": path})
+def _query(area: FileArea, path: str) -> str:
+    return urlencode({"place": area.name, "path": path})

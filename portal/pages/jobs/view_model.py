@@ -181,7 +181,7 @@ class JobView:
             return []
         if self.job.held_at is not None:
             return [describe_wait({"code": "held", "params": {"who": self.job.held_by}})]
-        return [describe_wait(reason) for reason in self.job.wait_reasons] or [self._unexplained]
+        return [describe_wait(reason) for reason in self.job.wait_reasons] or [self._no_reason_text]
 
     @property
     def starts(self) -> str:
@@ -195,7 +195,7 @@ class JobView:
         return self.is_waiting and not explained and timezone.now() - self.job.queued_at > FRESH
 
     @property
-    def _unexplained(self) -> str:
+    def _no_reason_text(self) -> str:
         if self.is_unexplained:
             return _("the scheduler has not recorded a reason yet")
         return _("the scheduler checks this job in a moment")

@@ -158,8 +158,8 @@ class StartProgressPage:
             now=last and self.view.is_started,
             fault=last and self.view.has_failed,
             since=phase.began_at,
-            took=_seconds(phase.took_s),
-            usual=_seconds(phase.usual_s),
+            took=_show_seconds(phase.took_s),
+            usual=_show_seconds(phase.usual_s),
             usual_s=phase.usual_s,
         )
 
@@ -173,7 +173,7 @@ class StartProgressPage:
         return [size for size in reversed(found) if size.promise.starts]
 
 
-def _seconds(seconds: float | None) -> str:
+def _show_seconds(seconds: float | None) -> str:
     now = timezone.now()
     return "" if seconds is None else show_elapsed(now, now + timedelta(seconds=seconds))
 

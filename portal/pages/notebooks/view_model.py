@@ -179,8 +179,8 @@ class NotebookView:
 
     @cached_property
     def ssh_command(self) -> str:
-        door = find_ssh_endpoint()
-        return f"ssh -p {door.port} {self.name}@{door.host}" if door else ""
+        endpoint = find_ssh_endpoint()
+        return f"ssh -p {endpoint.port} {self.name}@{endpoint.host}" if endpoint else ""
 
     @property
     def has_container(self) -> bool:

@@ -8,7 +8,7 @@ from django.utils import timezone
 from cluster.models import Agent, Enrolment, Gpu
 from events.models import Event
 from runtimes.contract.node import NodeView
-from scheduler.inventory.nodes import record_inventory, view_of_card
+from scheduler.inventory.nodes import convert_card, record_inventory
 from scheduler.reconcile.compare import load_rows
 
 pytestmark = pytest.mark.django_db
@@ -247,7 +247,7 @@ def test_what_holds_slices_and_cores_there_is_what_the_agent_found(agent, root):
     gpu = Gpu.objects.get(node__name="g1")
     assert (gpu.enforcement, gpu.evidence) == ("slice", "It was tried.")
     assert (gpu.node.facts["gpu_pin"], gpu.node.facts["cpu_pinning"]) == ("toolkit", "static")
-    assert (view_of_card(gpu).mode, view_of_card(gpu).pin) == ("slice", "toolkit")
+    assert (convert_card(gpu).mode, convert_card(gpu).pin) == ("slice", "toolkit")
     agent.post("agents/g1:report", {**said, "simulated": True})
     take_inventory()
     gpu.refresh_from_db()

@@ -231,7 +231,7 @@ def test_what_is_deleted_is_free_at_once_and_nothing_is_walked_for_it(ada, cast,
         assert left <= usage.load_used(shelf).bytes < left + 20_000
     assert begin(ada, "more", 950_000).status_code == 201
     PlaceUsage.objects.update(bytes=10)
-    usage.record_removal(shelf=shelf, freed_bytes=10_000)  # more than anybody counted
+    usage.record_removal(area=shelf, freed_bytes=10_000)  # more than anybody counted
     assert usage.load_used(shelf).bytes == 0
 
 

@@ -6,12 +6,12 @@ import socket
 import pytest
 
 from common.errors import Unavailable
-from portal.access.app_sessions import Visit
+from portal.access.app_sessions import AppGrant
 from portal.gateway.http.tensorboards import TensorBoards
 from tests.fakes.runtime import FakeAccess
 
 TASK = "a" * 32
-VISIT = Visit(1, "", TASK, 6006, "", "job-1", "/j/job-1/", board="~/runs")
+VISIT = AppGrant(1, "", TASK, 6006, "", "job-1", "/j/job-1/", board="~/runs")
 
 
 async def test_a_board_that_answers_is_not_started_again():
@@ -33,4 +33,4 @@ async def test_what_keeps_it_from_coming_up_is_told_and_tried_again():
 
 async def test_other_apps_wait_for_no_board():
     boards = TensorBoards(lambda: FakeAccess(dials={}, tasks=[]))
-    await boards.start_board(Visit(1, "", TASK, 6006, "", "job-1", "/j/job-1/"))
+    await boards.start_board(AppGrant(1, "", TASK, 6006, "", "job-1", "/j/job-1/"))

@@ -6,10 +6,10 @@ from threading import Event
 import pytest
 from asgiref.sync import sync_to_async
 
-from portal.access.app_sessions import Visit, load_visit
+from portal.access.app_sessions import AppGrant, load_visit
 from portal.gateway.http.grant_cache import GrantCache
 
-VISIT = Visit(7, "", "a" * 32, 7860, "", "job-1", "/j/job-1/")
+VISIT = AppGrant(7, "", "a" * 32, 7860, "", "job-1", "/j/job-1/")
 LABEL = "a" * 20
 
 
@@ -17,7 +17,7 @@ class Rows:
     """Counts how often it is asked; slow: it answers when it is let."""
 
     def __init__(self):
-        self.opens: Visit | None = VISIT
+        self.opens: AppGrant | None = VISIT
         self.asked = 0
         self.may_answer = Event()
         self.may_answer.set()
