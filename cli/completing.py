@@ -17,58 +17,58 @@ Completion = tuple[str, str]
 
 
 def complete_job_ids(ctx: typer.Context, incomplete: str) -> list[Completion]:
-    return _complete(ctx, incomplete, _jobs())
+    return _complete(ctx, incomplete, _load_jobs())
 
 
 def complete_open_job_ids(ctx: typer.Context, incomplete: str) -> list[Completion]:
-    return _complete(ctx, incomplete, _jobs(*OPEN))
+    return _complete(ctx, incomplete, _load_jobs(*OPEN))
 
 
 def complete_ended_job_ids(ctx: typer.Context, incomplete: str) -> list[Completion]:
-    return _complete(ctx, incomplete, _jobs(*ENDED))
+    return _complete(ctx, incomplete, _load_jobs(*ENDED))
 
 
 def complete_pools(ctx: typer.Context, incomplete: str) -> list[Completion]:
-    return _complete(ctx, incomplete, lambda client: ((pool["name"], "") for pool in _results(client, "/pools")))
+    return _complete(ctx, incomplete, lambda client: ((pool["name"], "") for pool in _load_results(client, "/pools")))
 
 
 def complete_agent_names(ctx: typer.Context, incomplete: str) -> list[Completion]:
     return _complete(
-        ctx, incomplete, lambda client: ((one["node"], one["state"]) for one in _results(client, "/agents"))
+        ctx, incomplete, lambda client: ((one["node"], one["state"]) for one in _load_results(client, "/agents"))
     )
 
 
 def complete_image_names(ctx: typer.Context, incomplete: str) -> list[Completion]:
-    return _complete(ctx, incomplete, _images)
+    return _complete(ctx, incomplete, _load_images)
 
 
 def complete_notebook_names(ctx: typer.Context, incomplete: str) -> list[Completion]:
-    return _complete(ctx, incomplete, _notebooks)
+    return _complete(ctx, incomplete, _load_notebooks)
 
 
 def enterable_names(ctx: typer.Context, incomplete: str) -> list[Completion]:
     """Complete notebooks by name and running jobs by id."""
-    running = _jobs("running")
-    return _complete(ctx, incomplete, lambda client: [*_notebooks(client), *running(client)])
+    running = _load_jobs("running")
+    return _complete(ctx, incomplete, lambda client: [*_load_notebooks(client), *running(client)])
 
 
-def _jobs(*states: str) -> Callable[[Client], Iterator[Completion]]:
+def _load_jobs(*states: str) -> Callable[[Client], Iterator[Completion]]:
     def ask(client: Client) -> Iterator[Completion]:
-        found = _results(client, "/jobs", owner="me", state=",".join(states) or None)
+        found = _load_results(client, "/jobs", owner="me", state=",".join(states) or None)
         return ((job["id"], f"{job['name']}, {job['state']}") for job in found)
 
     return ask
 
 
-def _notebooks(client: Client) -> Iterator[Completion]:
-    return ((one["name"], f"{one['id']}, {one['state']}") for one in _results(client, "/notebooks"))
+def _load_notebooks(client: Client) -> Iterator[Completion]:
+    return ((one["name"], f"{one['id']}, {one['state']}") for one in _load_results(client, "/notebooks"))
 
 
-def _images(client: Client) -> Iterator[Completion]:
-    return ((one["alias"], one["reference"]) for one in _results(client, "/images"))
+def _load_images(client: Client) -> Iterator[Completion]:
+    return ((one["alias"], one["reference"]) for one in _load_results(client, "/images"))
 
 
-def _results(client: Client, path: str, **query: str | None) -> list[dict]:
+def _load_results(client: Client, path: str, **query: str | None) -> list[dict]:
     return client.get(path, limit=MOST, **query)["results"]
 
 

@@ -106,7 +106,7 @@ class Client:
             with self._broken_is_unreachable():
                 response = self._send_request(connection, "GET", _add_query(path, query), b"", headers or {})
                 if response.status >= 300:
-                    raise self._refusal(_read_answer(response), _add_query(path, query))
+                    raise self._build_refusal(_read_answer(response), _add_query(path, query))
             yield response.headers, self._pieces(response)
         finally:
             connection.close()
@@ -182,10 +182,10 @@ class Client:
 
     def _refuse_errors(self, answer: Answer, path: str) -> Answer:
         if answer.status >= 300:
-            raise self._refusal(answer, path)
+            raise self._build_refusal(answer, path)
         return answer
 
-    def _refusal(self, answer: Answer, path: str) -> Failure:
+    def _build_refusal(self, answer: Answer, path: str) -> Failure:
         if answer.status < 400:
             where = answer.headers.get("Location", "")
             return Failure(SERVER, f"{self.server} sends us on to {where!r}. Sign in there: tessera login URL")

@@ -47,7 +47,7 @@ def check_archive(file: BinaryIO, packed_bytes: int) -> ArchiveInfo:
     """Check an archive without writing. Raises InvalidInput."""
     files = size = 0
     links: dict[Parts, str] = {}
-    for _tar, member, parts in _members(file, packed_bytes):
+    for _tar, member, parts in _iterate_members(file, packed_bytes):
         files += not member.isdir()
         size += member.size
         if member.issym():
@@ -65,7 +65,7 @@ def unpack_archive(file: BinaryIO, packed_bytes: int, directory: str) -> Archive
     try:
         files = size = 0
         links: dict[Parts, str] = {}
-        for tar, member, parts in _members(file, packed_bytes):
+        for tar, member, parts in _iterate_members(file, packed_bytes):
             files += not member.isdir()
             size += member.size
             if member.issym():
@@ -135,7 +135,7 @@ class _Metered:
         return piece
 
 
-def _members(file: BinaryIO, packed_bytes: int) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo, Parts]]:
+def _iterate_members(file: BinaryIO, packed_bytes: int) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo, Parts]]:
     """Yield each allowed member; link targets are checked later."""
     if packed_bytes > MAX_PACKED:
         _refuse("archive_too_large", max=f"{MAX_PACKED >> 20} MiB")

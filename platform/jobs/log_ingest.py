@@ -57,7 +57,7 @@ class StoredLog:
 def store_pieces(agent: Agent, pieces: Iterable[Piece]) -> list[StoredLog]:
     """Append log pieces of tasks on the agent's node. Idempotent. Raises Unavailable."""
     pieces = list(pieces)
-    _record_heard(agent)
+    _record_report_time(agent)
     uuids = [UUID(piece.task) for piece in pieces]
     own = Task.objects.filter(uuid__in=uuids, node__name=agent.node_name).select_related("brought", "job")
     tasks, store = {task.uuid.hex: task for task in own}, LogStore(settings.TESSERA_LOGS)
@@ -118,6 +118,6 @@ def _record(task: Task, known: BroughtLog | None, behind_since: datetime | None,
         hint("reconcile")
 
 
-def _record_heard(agent: Agent) -> None:
+def _record_report_time(agent: Agent) -> None:
     if agent.logs_at is None or timezone.now() - agent.logs_at > HEARD_EVERY:
         Agent.objects.filter(pk=agent.pk).update(logs_at=Now())

@@ -194,28 +194,28 @@ class NodeView:
         return sum(task.memory_mib for task in self.tasks)
 
 
-def queue_rows(user: User, pool: str | None = None) -> list[QueueRow]:
+def list_queue_rows(user: User, pool: str | None = None) -> list[QueueRow]:
     """List everybody's queued jobs by pool, in starting order; at most MOST_ROWS."""
     waiting = _jobs(pool).filter(state=JobState.QUEUED)
     order = ("pool__name", F("wait_position").asc(nulls_last=True), "-priority", "id")
     return _queue_rows(user, waiting.order_by(*order)[:MOST_ROWS])
 
 
-def active_rows(user: User, pool: str | None = None) -> list[QueueRow]:
+def list_active_rows(user: User, pool: str | None = None) -> list[QueueRow]:
     """List everybody's active jobs by pool, oldest first; at most MOST_ROWS."""
     active = _jobs(pool).filter(state__in=sorted(JOB_ACTIVE))
     return _queue_rows(user, active.order_by("pool__name", "id")[:MOST_ROWS])
 
 
-def gpu_slices(user: User, *, pool: str | None = None, node: str | None = None) -> list[CardView]:
+def load_gpu_slices(user: User, *, pool: str | None = None, node: str | None = None) -> list[CardView]:
     """List all cards with their holders, by node and index."""
     cards = Gpu.objects.present().select_related("node", "pool").order_by("node__name", "index")
     cards = cards.filter(pool__name=pool) if pool else cards
     found = list(cards.filter(node__name=node) if node else cards)
-    return _cards(user, found, Holding.objects.live().filter(gpu__in=found))
+    return _build_cards(user, found, Holding.objects.live().filter(gpu__in=found))
 
 
-def node_views(user: User, *, pool: str | None = None, name: str | None = None) -> list[NodeView]:
+def list_node_views(user: User, *, pool: str | None = None, name: str | None = None) -> list[NodeView]:
     """List all nodes with cards and tasks. pool: its nodes, and those with a card of it."""
     nodes = Node.objects.present().select_related("pool").order_by("name")
     if pool:
@@ -223,7 +223,7 @@ def node_views(user: User, *, pool: str | None = None, name: str | None = None) 
         nodes = nodes.filter(Q(pool__name=pool) | Q(pk__in=with_cards))
     found = list(nodes.filter(name=name) if name else nodes)
     held = list(Holding.objects.live().filter(node__in=found))
-    cards = _cards(
+    cards = _build_cards(
         user,
         Gpu.objects.present().filter(node__in=found).select_related("node", "pool").order_by("index"),
         [row for row in held if row.gpu_id],
@@ -256,10 +256,10 @@ def _jobs(pool: str | None) -> JobQuerySet:
 def _queue_rows(user: User, jobs: Iterable[Job]) -> list[QueueRow]:
     jobs, sight = list(jobs), team_ids_in_sight(user)
     told = load_forecasts([job for job in jobs if job.state == JobState.QUEUED])
-    return [_queue_row(user, job, sight is None or job.team_id in sight, told.get(job.pk)) for job in jobs]
+    return [_build_queue_row(user, job, sight is None or job.team_id in sight, told.get(job.pk)) for job in jobs]
 
 
-def _queue_row(user: User, job: Job, full: bool, told: StoredForecast | None) -> QueueRow:
+def _build_queue_row(user: User, job: Job, full: bool, told: StoredForecast | None) -> QueueRow:
     request, sizes, waiting = job.request, job.sizes, job.state == JobState.QUEUED
     reasons = tuple(job.wait_reasons) if waiting else ()
     seen = {
@@ -285,7 +285,7 @@ def _queue_row(user: User, job: Job, full: bool, told: StoredForecast | None) ->
     )
 
 
-def _cards(user: User, cards: Iterable[Gpu], held: Iterable[Holding]) -> list[CardView]:
+def _build_cards(user: User, cards: Iterable[Gpu], held: Iterable[Holding]) -> list[CardView]:
     held = list(held)
     sight, tasks = team_ids_in_sight(user), _tasks_of(held)
     slices: dict[int | None, list[SliceView]] = defaultdict(list)

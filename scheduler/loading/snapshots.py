@@ -189,7 +189,7 @@ def build_machines(nodes: list[NodeRow], gpus: list[GpuRow], pools: list[Pool]) 
         "node_memory_total": np.array([node.memory_mib for node in nodes], dtype=np.int64),
         "node_open": np.array([node.state == NodeState.READY for node in nodes], dtype=bool),
         "node_names": tuple(node.name for node in nodes),
-        "layouts": _layouts(nodes, gpus),
+        "layouts": _build_layouts(nodes, gpus),
     }
     return Machines(kinds, arrays, pool_at, node_at, gpu_at)
 
@@ -364,7 +364,7 @@ def build_request(request: dict, kinds: list[Kind]) -> TaskResources:
     return TaskResources(ask.count, not ask.is_slice, mib, percent, milli, preference, cpu, memory)
 
 
-def _layouts(nodes: list[NodeRow], gpus: list[GpuRow]) -> tuple[LinkLayout | None, ...]:
+def _build_layouts(nodes: list[NodeRow], gpus: list[GpuRow]) -> tuple[LinkLayout | None, ...]:
     cards: dict[int, list[tuple[int, int | None]]] = {}
     for gpu in gpus:
         cards.setdefault(gpu.node_id, []).append((gpu.number, gpu.numa))
@@ -443,8 +443,8 @@ def _team_arrays(teams: list[Team], pools: list[Pool], holdings: Holdings, place
     return {
         "team_chain": tuple(chains),
         "held": held,
-        "guarantee": _cube(teams, pools, lambda t, p: _guarantee(quotas.get((t.pk, p.pk)))),
-        "limit": _cube(teams, pools, lambda t, p: _limit(quotas.get((t.pk, p.pk)), t.pk in parents.values())),
+        "guarantee": _build_cube(teams, pools, lambda t, p: _guarantee(quotas.get((t.pk, p.pk)))),
+        "limit": _build_cube(teams, pools, lambda t, p: _limit(quotas.get((t.pk, p.pk)), t.pk in parents.values())),
         "cells": tuple(
             Cell(places.team[quota.team_id], places.pool[quota.pool_id], quota.cell, quota.whole_nodes)
             for quota in quotas.values()
@@ -490,7 +490,7 @@ def _open(limit: int | None) -> int:
     return UNLIMITED if limit is None else limit
 
 
-def _cube(teams: list[Team], pools: list[Pool], value: Callable[[Team, Pool], Amounts]) -> np.ndarray:
+def _build_cube(teams: list[Team], pools: list[Pool], value: Callable[[Team, Pool], Amounts]) -> np.ndarray:
     """Return [T, P, 3]."""
     rows = [[value(team, pool) for pool in pools] for team in teams]
     return np.array(rows, dtype=np.int64).reshape(len(teams), len(pools), 3)

@@ -32,7 +32,7 @@ def list_change_families(
     """
     families = [
         [Change("preemptible", "true", "false", replace(spec, preemptible=True))] if may_borrow else [],
-        *([] if spec.roles else _of_tasks(spec, kinds)),
+        *([] if spec.roles else _list_task_changes(spec, kinds)),
         *([Change("pool", other, pool, replace(spec, pool=other))] for other in pools if other != pool),
     ]
     if spec.priority in ("low", "normal"):
@@ -40,10 +40,10 @@ def list_change_families(
     return [family for family in families if family]
 
 
-def _of_tasks(spec: JobSpec, kinds: Iterable[Kind]) -> list[list[Change]]:
+def _list_task_changes(spec: JobSpec, kinds: Iterable[Kind]) -> list[list[Change]]:
     return [
-        [_fewer(spec, count) for count in _halves(spec.nodes)],
-        [_gpu_change(spec, ask) for ask in _less(spec.gpu)],
+        [_fewer(spec, count) for count in _list_halves(spec.nodes)],
+        [_gpu_change(spec, ask) for ask in _list_smaller_requests(spec.gpu)],
         *([_gpu_change(spec, ask)] for ask in _other_models(spec.gpu, kinds)),
     ]
 
@@ -63,20 +63,20 @@ def _gpu_change(spec: JobSpec, ask: GpuAsk) -> Change:
     return Change("gpu", ask.text, spec.gpu.text, replace(spec, gpu=ask))
 
 
-def _halves(count: int) -> list[int]:
+def _list_halves(count: int) -> list[int]:
     """Return 4, 2, 1 for 8."""
     return [count >> step for step in range(1, MOST_HALVES + 1) if count >> step]
 
 
-def _less(ask: GpuAsk) -> list[GpuAsk]:
+def _list_smaller_requests(ask: GpuAsk) -> list[GpuAsk]:
     """Return smaller requests: 4 cards become 2 and 1, one card 1/2 and 1/4, 10GB 5GB and 2.5GB."""
     if ask.memory_gb is not None:
         parts = [(ask.memory_gb / 2**step).quantize(Decimal("0.001")) for step in (1, 2)]
-        return [_parsed(replace(ask, memory_gb=part)) for part in parts if part >= MIN_GPU_MEMORY_GB]
+        return [_normalize(replace(ask, memory_gb=part)) for part in parts if part >= MIN_GPU_MEMORY_GB]
     if ask.count == 1:
         a, b = ask.part or (1, 1)
-        return [_parsed(replace(ask, part=(a, b * n))) for n in (2, 4) if a * MAX_GPU_PART >= b * n]
-    return [replace(ask, count=count) for count in _halves(ask.count)]
+        return [_normalize(replace(ask, part=(a, b * n))) for n in (2, 4) if a * MAX_GPU_PART >= b * n]
+    return [replace(ask, count=count) for count in _list_halves(ask.count)]
 
 
 def _other_models(ask: GpuAsk, kinds: Iterable[Kind]) -> Iterator[GpuAsk]:
@@ -88,11 +88,11 @@ def _other_models(ask: GpuAsk, kinds: Iterable[Kind]) -> Iterator[GpuAsk]:
                 others[kind.model] = None
     for model in list(others)[:MOST_MODELS]:
         try:
-            yield _parsed(replace(ask, models=(*ask.models, model)))
+            yield _normalize(replace(ask, models=(*ask.models, model)))
         except InvalidInput:  # no valid name, or too many models
             continue
 
 
-def _parsed(ask: GpuAsk) -> GpuAsk:
+def _normalize(ask: GpuAsk) -> GpuAsk:
     """Return the request in lowest terms."""
     return parse_gpu(ask.text)

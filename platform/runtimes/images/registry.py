@@ -67,7 +67,7 @@ def _read_digest(url: str, image: ImageName, login: RegistryLogin | None, reach:
         return told
     whole = _send_request("GET", url, headers, reach, MOST_MANIFEST + 1)
     if whole.status != 200:
-        raise _refusal(whole)
+        raise _build_refusal(whole)
     if len(whole.body) > MOST_MANIFEST:
         raise Unresolved("refused", "Its manifest is larger than 4 MiB.")
     return "sha256:" + hashlib.sha256(whole.body).hexdigest()
@@ -89,7 +89,7 @@ def _authorization(challenged: Reply, image: ImageName, login: RegistryLogin | N
     joint = "&" if "?" in words["realm"] else "?"
     reply = _send_request("GET", f"{words['realm']}{joint}{urlencode(asked)}", basic, reach)
     if reply.status != 200:
-        raise _refusal(reply)
+        raise _build_refusal(reply)
     try:
         token = json.loads(reply.body)
         return {"Authorization": f"Bearer {token.get('token') or token['access_token']}"}
@@ -106,7 +106,7 @@ def _send_request(method: str, url: str, headers: dict[str, str], reach: Reach, 
     return send_request(method, url, headers, reach.allowed, most=most, authority=reach.authority)
 
 
-def _refusal(reply: Reply) -> Unresolved:
+def _build_refusal(reply: Reply) -> Unresolved:
     why = {401: "denied", 403: "denied", 404: "not_found"}.get(reply.status, "refused")
     return Unresolved(why, _read_messages(reply))
 

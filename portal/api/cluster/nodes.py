@@ -6,7 +6,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from common.errors import NotFound
-from portal.access.redacted_rows import active_rows, gpu_slices, node_views, queue_rows
+from portal.access.redacted_rows import list_active_rows, list_node_views, list_queue_rows, load_gpu_slices
 from portal.api.cluster.shapes import GpuShape, NodeShape, QueueShape, RoomShape
 from portal.api.http.lists import FieldsQuery, all_of, list_of
 from portal.api.view import ApiView, read_query
@@ -37,7 +37,7 @@ class NodeList(ClusterView):
         """List machines with their cards and who holds what."""
         query = read_query(request, NodesQuery)
         fields = query.pop("fields", None)
-        return all_of(node_views(request.user, **query), NodeShape, fields)
+        return all_of(list_node_views(request.user, **query), NodeShape, fields)
 
 
 class NodeDetail(ClusterView):
@@ -45,7 +45,7 @@ class NodeDetail(ClusterView):
 
     @extend_schema(responses=NodeShape)
     def get(self, request: Request, name: str) -> Response:
-        views = node_views(request.user, name=name)
+        views = list_node_views(request.user, name=name)
         if not views:
             raise NotFound(kind="node", id=name)
         return Response(NodeShape(views[0]).data)
@@ -59,7 +59,7 @@ class GpuList(ClusterView):
         """List cards with their slices. Those of other teams show only team, size, state and expected end."""
         query = read_query(request, CardQuery)
         fields = query.pop("fields", None)
-        return all_of(gpu_slices(request.user, **query), GpuShape, fields)
+        return all_of(load_gpu_slices(request.user, **query), GpuShape, fields)
 
 
 class QueueView(ClusterView):
@@ -69,7 +69,7 @@ class QueueView(ClusterView):
     def get(self, request: Request) -> Response:
         """List everybody's waiting jobs in starting order, and active ones."""
         pool, cycle = read_query(request, PoolQuery).get("pool"), last_cycle()
-        rows = {"waiting": queue_rows(request.user, pool), "active": active_rows(request.user, pool)}
+        rows = {"waiting": list_queue_rows(request.user, pool), "active": list_active_rows(request.user, pool)}
         return Response(QueueShape({**rows, "last_cycle_at": cycle.last_ok_at if cycle else None}).data)
 
 

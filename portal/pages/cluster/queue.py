@@ -17,7 +17,7 @@ from common.errors import NotFound
 from common.resources import GpuAsk, gpu_milli, parse_gpu, slice_of
 from jobs.models import Priority
 from jobs.states import JobState
-from portal.access.redacted_rows import SHORT_WORDS, QueueRow, active_rows, queue_rows
+from portal.access.redacted_rows import SHORT_WORDS, QueueRow, list_active_rows, list_queue_rows
 from portal.pages.cluster.scheduler_pulse import last_pass, scheduler_late
 from portal.pages.entry import signed_in
 from portal.partial import render_page
@@ -88,7 +88,7 @@ def show_queue(request: HttpRequest) -> HttpResponse:
     if pool and pool not in pools:
         raise NotFound(kind="pool")
     rooms = [room for room in list_capacity(user) if not pool or room.pool == pool]
-    waiting, active = queue_rows(user, pool or None), active_rows(user, pool or None)
+    waiting, active = list_queue_rows(user, pool or None), list_active_rows(user, pool or None)
     chosen = [row for row in waiting if not reason or row.reason == reason]
     context = {
         "answer": answer(waiting, len(active), rooms, load_card_sizes()),

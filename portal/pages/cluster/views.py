@@ -20,7 +20,7 @@ from events.models import Event
 from images.catalogue import filter_visible_images
 from images.image_locations import list_images_on_node
 from jobs.states import TaskState
-from portal.access.redacted_rows import node_views
+from portal.access.redacted_rows import list_node_views
 from portal.image_view import ImageView, view_images
 from portal.pages.cluster.machines import SIZES, Card, Machine, Summary, build_machines, show_gpu_size, sum_machines
 from portal.pages.entry import signed_in
@@ -76,7 +76,7 @@ class Size:
 @signed_in
 @require_safe
 def show_cluster(request: HttpRequest) -> HttpResponse:
-    machines = build_machines(node_views(cast(User, request.user)))
+    machines = build_machines(list_node_views(cast(User, request.user)))
     summary = sum_machines(machines)
     context = {"machines": machines, "summary": summary, "answer": cluster_answer(summary)}
     return render_page(request, "cluster/list.html", context, fragment="cluster/_list_live.html")
@@ -90,7 +90,7 @@ def show_gpu_map(request: HttpRequest) -> HttpResponse:
     pools = list(Pool.objects.values_list("name", flat=True))
     if pool and pool not in pools:
         raise NotFound(kind="pool")
-    machines = [m for m in build_machines(node_views(cast(User, request.user), pool=pool or None)) if m.cards]
+    machines = [m for m in build_machines(list_node_views(cast(User, request.user), pool=pool or None)) if m.cards]
     for machine in machines:
         machine.cards = [card for card in machine.cards if not pool or card.view.pool == pool]
     cards = [card for machine in machines for card in machine.cards]
@@ -110,7 +110,7 @@ def show_gpu_map(request: HttpRequest) -> HttpResponse:
 @signed_in
 @require_safe
 def show_node(request: HttpRequest, name: str) -> HttpResponse:
-    found = build_machines(node_views(cast(User, request.user), name=name))
+    found = build_machines(list_node_views(cast(User, request.user), name=name))
     if not found:
         raise NotFound(kind="node")
     machine = found[0]

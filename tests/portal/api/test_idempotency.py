@@ -8,7 +8,7 @@ from api_client import Api
 from django.db import connection
 
 from jobs.models import Job
-from portal.access.redacted_rows import queue_rows
+from portal.access.redacted_rows import list_queue_rows
 
 JOB = {"run": "true", "name": "once"}
 
@@ -68,4 +68,4 @@ def test_the_same_submit_sixteen_times_at_once_makes_one_job():
     with ThreadPoolExecutor(16) as pool:
         answers = list(pool.map(submit, range(16)))
     assert {answer.status_code for answer in answers} == {201}
-    assert len(queue_rows(cast.ada)) == 1 and len({answer["Location"] for answer in answers}) == 1
+    assert len(list_queue_rows(cast.ada)) == 1 and len({answer["Location"] for answer in answers}) == 1

@@ -10,7 +10,7 @@ from cluster.models import Gpu, Node, Pool
 from events.bus import Actor
 from events.transitions import Move, advance
 from jobs.models import Job
-from portal.access.redacted_rows import node_views
+from portal.access.redacted_rows import list_node_views
 from portal.pages.cluster.machines import build_machines, show_ranges
 
 pytestmark = pytest.mark.django_db
@@ -32,7 +32,7 @@ def look(client):
 
 
 def card(person, index=0):
-    return build_machines(node_views(person))[0].cards[index]
+    return build_machines(list_node_views(person))[0].cards[index]
 
 
 def test_the_machines_are_counted_with_what_is_free(cast, look):

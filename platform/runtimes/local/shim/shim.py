@@ -397,9 +397,9 @@ class Shim:
             self.gpus.stop()
         for group in self.plan.get("groups", ()):
             cgroups.remove_group(group)
-        self._write_exit(self._exit_record())
+        self._write_exit(self._build_exit_record())
 
-    def _exit_record(self) -> dict:
+    def _build_exit_record(self) -> dict:
         code = number = None
         ran = self.first and self.cause != "start_failed"
         if ran and self.status is None:
