@@ -1,6 +1,6 @@
 """Find imports of our own modules and names that are not there, in tests and benches too, which mypy does not read.
 
-Also dotted names in strings, as of classes in settings and of functions that a test replaces.
+Also attributes of imported modules, and dotted names in strings, as of functions that a test replaces.
 """
 
 import ast
@@ -11,14 +11,25 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ["platform", "scheduler", "portal", "cli", "agent", "deploy", "dev", "bench", "tests"]
+TEMPLATE = re.compile(r"[\w/]+\.html")
 DOTTED = re.compile(r"[a-z_]+(\.\w+){2,}")
 IMPORT_ROOTS = [ROOT, ROOT / "platform", ROOT / "tests"]
 
 
 def check() -> str:
-    """Return a line for each import that would fail."""
+    """Return a line for each import that would fail, and for each template of a page that is not there."""
     files = [path for name in SOURCES for path in sorted((ROOT / name).rglob("*.py"))]
-    return "\n".join(line for path in files for line in _find_broken(path))
+    broken = [line for path in files for line in _find_broken(path)]
+    return "\n".join([*broken, *(line for path in (ROOT / "portal").rglob("*.py") for line in _find_no_template(path))])
+
+
+def _find_no_template(path: Path) -> list[str]:
+    return [
+        f"{path.relative_to(ROOT)}:{node.lineno}: {node.value} is no template"
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and TEMPLATE.fullmatch(node.value)
+        if not (ROOT / "templates" / node.value).is_file()
+    ]
 
 
 def _find_broken(path: Path) -> list[str]:
@@ -30,11 +41,21 @@ def _find_broken(path: Path) -> list[str]:
 
 
 def _list_names(tree: ast.Module) -> Iterator[tuple[int, str, str]]:
-    """Yield (line, module, name) of imports and of dotted names in strings."""
+    """Yield (line, module, name) of imports, of attributes of imported modules, and of dotted names in strings."""
+    modules = {
+        alias.asname or alias.name: f"{node.module}.{alias.name}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level
+        for alias in node.names
+        if _is_module([*node.module.split("."), alias.name])
+        and not alias.name.endswith("_pb2")  # which makes its names
+    }
     for node in ast.walk(tree):
         match node:
             case ast.ImportFrom(module=str(module), level=0):
                 yield from ((node.lineno, module, alias.name) for alias in node.names)
+            case ast.Attribute(value=ast.Name(id=name)) if name in modules and not node.attr.startswith("__"):
+                yield node.lineno, modules[name], node.attr
             case ast.Constant(value=str(text)) if DOTTED.fullmatch(text):
                 parts = text.split(".")
                 while len(parts) > 2 and not _is_module(parts[:-1]):

@@ -76,7 +76,7 @@ def _render_page(request: HttpRequest, error: PlatformError, words: str) -> Http
 
 
 def _render_note(request: HttpRequest, error: PlatformError, words: str) -> HttpResponse:
-    response = render(request, "_render_note.html", {"text": words, "tone": "fault"}, status=error.status)
+    response = render(request, "_note.html", {"text": words, "tone": "fault"}, status=error.status)
     response["HX-Retarget"], response["HX-Reswap"] = "#notes", "beforeend"
     if error.code == "database_away":
         response["HX-Trigger"] = "live:away"  # static/js/live.js shows the page's age

@@ -213,8 +213,8 @@ def test_a_watch_that_hangs_is_found_out_and_only_its_whole_lines_are_handed_on(
     read, write = os.pipe()
     os.write(write, b"{}\n{}\n{")
     with os.fdopen(write, "wb"):
-        assert gpu_keeper._relay(read, 0.2) == "it said nothing for 0.2 s"
-    assert gpu_keeper._relay(read, 0.2) == ""
+        assert gpu_keeper._relay_lines(read, 0.2) == "it said nothing for 0.2 s"
+    assert gpu_keeper._relay_lines(read, 0.2) == ""
     os.close(read)
     assert capfdbinary.readouterr().out == b"{}\n{}\n"
 
