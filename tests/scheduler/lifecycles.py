@@ -223,13 +223,13 @@ class Witness(threading.Thread):
             try:
                 listed = self.api.list_all(ALL_PODS, labels=self.labels)
                 for pod in listed.items:
-                    self.print_note(pod)
+                    self.note(pod)
                 watched = self.api.watch(
                     ALL_PODS, labels=self.labels, version=listed.version, seconds=300, silence_s=300
                 )
                 for event in watched:
                     if event["type"] in ("ADDED", "MODIFIED", "DELETED"):
-                        self.print_note(event["object"], event["type"])
+                        self.note(event["object"], event["type"])
                     if self.ended.is_set():
                         return
             except Unavailable:
