@@ -26,7 +26,7 @@ LOCK += ["--no-emit-find-links", "--no-emit-index-url"]
 NOTEBOOKS, AGENT = "platform/notebooks/requirements", "agent/requirements"
 CONCISE = ["--output-format", "concise"]
 MOST_LINES = 60
-TYPED = ["platform", "scheduler", "portal", "cli", "agent", "dev"]
+TYPED = ["platform", "scheduler", "portal", "cli", "agent", "dev", "tests", "bench"]
 
 
 def main(arguments: list[str]) -> int:

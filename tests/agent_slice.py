@@ -9,6 +9,7 @@ import struct
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ROOT / "agent" / "slice"
@@ -137,9 +138,9 @@ class Slice:
             process.stdin.close()
             process.stdout.close()
 
-    def held(self, size: int, **more) -> subprocess.Popen:
+    def held(self, size: int, **more) -> Any:
         """A process that has tried to allocate size bytes; .answer is what it was told."""
-        process = self.start("hold", size, **more)
+        process: Any = self.start("hold", size, **more)
         process.answer = int(process.stdout.readline())
         return process
 

@@ -33,4 +33,4 @@ class Api:
         response = await AsyncClient().get(BASE + path, query or {}, headers=self.headers)
         if not response.streaming:
             return response, response.content
-        return response, b"".join([piece async for piece in response.streaming_content])
+        return response, b"".join([piece async for piece in response.streaming_content])  # type: ignore[attr-defined]

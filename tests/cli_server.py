@@ -4,6 +4,7 @@ import json
 import socket
 import threading
 from http.server import BaseHTTPRequestHandler
+from typing import Any
 
 
 class Script:
@@ -27,6 +28,7 @@ class Script:
 
 
 class Handler(BaseHTTPRequestHandler):
+    server: Any
     protocol_version = "HTTP/1.1"
 
     def do_GET(self):

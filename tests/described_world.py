@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
-import make
 from django.db import transaction
 from django.utils import timezone
 
@@ -25,6 +24,7 @@ from jobs.states import TaskState
 from notebooks.environment import READY, environment_path
 from notebooks.models import Notebook
 from notebooks.services import create_notebook, start_notebook
+from tests import make
 
 FILES = {"notes.txt": b"some text\n", "data/table.csv": b"a,b\n1,2\n"}
 AGENT_TOKEN = "ten_of-a-machine-that-comes"

@@ -6,12 +6,13 @@ The fields are those of k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1/api.proto.
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import grpc
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 STRING, INT64, BOOL, MESSAGE = 9, 3, 8, 11
-MESSAGES = {
+MESSAGES: dict[str, dict[str, tuple[int, Any]]] = {
     "Empty": {},
     "DevicePluginOptions": {"pre_start_required": (1, BOOL), "get_preferred_allocation_available": (2, BOOL)},
     "RegisterRequest": {
@@ -32,7 +33,7 @@ MESSAGES = {
 }
 
 
-def build_messages() -> dict[str, type]:
+def build_messages() -> dict[str, Any]:
     file = descriptor_pb2.FileDescriptorProto(name="deviceplugin.proto", package="v1beta1", syntax="proto3")
     for name, fields in MESSAGES.items():
         message = file.message_type.add(name=name)
@@ -60,7 +61,7 @@ class FakeKubelet:
         self.registered: list[str] = []
         self.changed = threading.Condition()
         self.channels: dict[str, grpc.Channel] = {}
-        self.server = None
+        self.server: Any = None
 
     def start(self) -> None:
         """As the kubelet does: every socket of before is removed, and nobody is registered."""
@@ -121,7 +122,7 @@ class FakeKubelet:
         except (grpc.RpcError, ValueError):
             pass  # one of the two ends has gone
 
-    def _call(self, resource: str, method: str, request, answer: type):
+    def _call(self, resource: str, method: str, request: Any, answer: Any):
         call = self.channels[resource].unary_unary(
             f"/v1beta1.DevicePlugin/{method}",
             request_serializer=type(request).SerializeToString,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import time, timedelta
 from importlib import import_module
 from itertools import count
+from types import SimpleNamespace
 
 from django.conf import settings
 from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
@@ -47,7 +48,7 @@ _numbers = count(1)
 
 
 @dataclass
-class Cast:
+class Cast(SimpleNamespace):  # tests add what their world has besides
     """ada (member) and bob (lead) in team nlp, eve the stranger in vision; pools dev (shared) and train, both on n1."""
 
     ada: User

@@ -11,6 +11,7 @@ import signal
 import struct
 import subprocess
 import termios
+from typing import Any
 
 from runtimes.contract.access import PtySize
 from runtimes.contract.errors import Rejected
@@ -87,6 +88,6 @@ def open_pty(size: PtySize) -> tuple[int, int]:
 
 def start_shell(slave: int, env: dict[str, str]) -> subprocess.Popen:
     """Its controlling terminal is `slave`. Not by asyncio: uvloop runs preexec_fn before the ends are in place."""
-    ends = {"stdin": slave, "stdout": slave, "stderr": slave}
+    ends: dict[str, Any] = {"stdin": slave, "stdout": slave, "stderr": slave}
     own_terminal = lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # noqa: E731
     return subprocess.Popen(["/bin/sh"], **ends, env=env, start_new_session=True, preexec_fn=own_terminal)

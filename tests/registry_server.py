@@ -9,6 +9,7 @@ import threading
 import time
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 PIECES = 20
@@ -78,6 +79,8 @@ def serve_registry(address: str = "127.0.0.1"):
 
 
 class Handler(BaseHTTPRequestHandler):
+    server: Any
+
     def do_HEAD(self):
         self.answer()
 

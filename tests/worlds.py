@@ -82,7 +82,7 @@ def world(
     kinds = _distinct([model for node in nodes for model in node.models])
     snapshot = _empty(nodes, teams, pools, kinds, parents)
     _set_quota(snapshot, limit or {}, guarantee or {}, user_limit or {}, jobs_limit or {})
-    snapshot.set_cells(tuple(_cell(snapshot, *whose, cards) for whose, cards in (cells or {}).items()))
+    snapshot.set_cells(tuple(_cell(snapshot, *whose, cards) for whose, cards in (cells or {}).items()))  # type: ignore[call-arg]
     for index, node in enumerate(nodes):
         for team, held in node.holds:
             _hold(snapshot, index, team, held)

@@ -2,7 +2,6 @@
 
 import threading
 
-import make
 import pytest
 from django.db import connection
 
@@ -21,6 +20,7 @@ from accounts.services import (
 )
 from common.errors import InvalidInput, NameTaken, NotFound, NotPermitted
 from events.models import Event
+from tests import make
 
 pytestmark = pytest.mark.django_db
 

@@ -4,7 +4,6 @@ import subprocess
 from base64 import b64decode, b64encode
 from datetime import timedelta
 
-import make
 import pytest
 import time_machine
 from django.utils import timezone
@@ -14,6 +13,7 @@ from accounts.ssh_keys import add_ssh_key, find_key, has_expired, read_public_ke
 from common.errors import InvalidInput, NotFound
 from events.models import Event
 from portal.wording.errors import describe_field_error
+from tests import make
 
 
 def made_by_openssh(place, kind: str, bits: str = "") -> tuple[str, str]:

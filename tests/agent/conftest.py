@@ -8,10 +8,12 @@ import sys
 import threading
 from http.server import ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
-import agent_slice
 import pytest
-from cli_server import Handler, Script
+
+from tests import agent_slice
+from tests.cli_server import Handler, Script
 
 ROOT = Path(__file__).resolve().parents[2]
 NO_COMPILER = "NO C COMPILER: the tests of the agent's eyes were skipped. Install gcc."
@@ -98,7 +100,7 @@ def bare(tmp_path):
 @pytest.fixture
 def script():
     """A small server in the platform's place, which lets an agent in and takes what it says."""
-    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    http: Any = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     http.script = Script(f"http://127.0.0.1:{http.server_port}")
     http.script.on("POST /agents:enrol", (200, {"node": "g1"}))
     http.script.on("POST /agents/g1:report", (200, {"held_back": [], "next_in_s": 5}))

@@ -5,11 +5,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from agent_slice import CARDS, SOURCES, must
 
 from agent.gpu.cards import Card, Cards
 from agent.gpu.enforcement import AGAIN_S, Prober, check_fractions
 from agent.kubelet import slices
+from tests.agent_slice import CARDS, SOURCES, must
 
 SOUND = Card(CARDS[0], 0, "V100-32GB", "Tesla V100-SXM2-32GB", 32_768, 258, None, "")
 SEEN = Cards((SOUND,), (("X",),), (("X",),), "580.95.05")

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import grpc
 import pytest
-from fake_kubelet import FakeKubelet
 from google.protobuf.message import DecodeError
 
 from agent.gpu.cards import Card, Cards
@@ -17,6 +16,7 @@ from agent.kubelet import cdi
 from agent.kubelet.device_plugin import read_allocate_request
 from agent.kubelet.device_plugins import CUT_SINCE, GONE, NO_TOOLKIT, NOT_KNOWN, DevicePlugins
 from agent.kubelet.units import count_units, resource_name
+from tests.fake_kubelet import FakeKubelet
 
 
 def card(index: int = 0, **fields) -> Card:

@@ -5,13 +5,13 @@ import random
 import time
 
 import pytest
-from kubelet_logs import LogFolder
 
 from agent.client import PlatformUnavailable
 from agent.logs import container, files
 from agent.logs.carrier import Carrier
 from agent.logs.cri import LONGEST, Text
 from agent.state import Identity
+from tests.kubelet_logs import LogFolder
 
 TASK, OTHER = "a" * 32, "b" * 32
 

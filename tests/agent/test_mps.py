@@ -7,11 +7,11 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from agent_slice import CARDS
-from mps_double import DoubledMps
 
 from agent.gpu import mps
 from agent.gpu.mps import Daemon, NoMps
+from tests.agent_slice import CARDS
+from tests.mps_double import DoubledMps
 
 
 @pytest.fixture

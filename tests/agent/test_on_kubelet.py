@@ -10,11 +10,7 @@ import signal
 from dataclasses import replace
 from pathlib import Path
 
-import make
 import pytest
-from agent_slice import CARDS, MIB, NO_COMPILER, SOURCES, Built, must
-from api_client import Api
-from web_process import running_web
 
 from agent.kubelet.slices import DRIVER
 from cluster.models import Gpu
@@ -26,8 +22,12 @@ from runtimes.gpu_sharing import SIMULATED, SLICE
 from scheduler import tasks
 from scheduler.inventory.nodes import record_inventory
 from scheduler.reconcile.task_specs import build_task_spec
+from tests import make
+from tests.agent_slice import CARDS, MIB, NO_COMPILER, SOURCES, Built, must
+from tests.api_client import Api
 from tests.local_cluster import local_place
 from tests.runtimes.kubernetes.world import ALL_NODES, KubernetesWorld, wait_slowly
+from tests.web_process import running_web
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(900)]  # who waits for the cluster waits here
 

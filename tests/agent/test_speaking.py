@@ -9,12 +9,12 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from cli_server import drop
-from kubelet_logs import LogFolder
 
 from agent.client import Platform
 from agent.daemon.loop import LONGEST_S, compute_backoff
 from agent.daemon.report import VERSION
+from tests.cli_server import drop
+from tests.kubelet_logs import LogFolder
 from tests.runtimes import worlds
 
 ROOT = Path(__file__).resolve().parents[2]

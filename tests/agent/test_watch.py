@@ -6,13 +6,13 @@ from types import SimpleNamespace
 
 import pynvml
 import pytest
-from agent_slice import CARDS, MIB
 
 from agent.client import Platform
 from agent.gpu.memory_by_process import LISTS
 from agent.kubelet import watch
 from agent.kubelet.watch import SliceWatch, find_container, read_memory_by_container
 from agent.state import Identity
+from tests.agent_slice import CARDS, MIB
 
 TASK, BOX = "ab" * 16, "c0" * 32
 LIMIT = 4096

@@ -1,15 +1,15 @@
 """An agent and the real portal, over real HTTP: from the invitation to cards that take work."""
 
-import make
 import pytest
-from api_client import Api
-from web_process import running_web
 
 from cluster.agents import revoke_agent
 from cluster.models import Gpu
 from events.bus import SYSTEM
 from runtimes.contract.node import NodeView
 from scheduler.inventory.nodes import record_inventory
+from tests import make
+from tests.api_client import Api
+from tests.web_process import running_web
 
 
 @pytest.fixture(scope="module")

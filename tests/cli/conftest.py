@@ -3,15 +3,16 @@
 import threading
 from http.server import ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
-import make
 import pytest
-from cli_server import Handler, Script
 from typer.testing import CliRunner
 
 from cli import following
 from cli.http import transport
 from cli.main import app
+from tests import make
+from tests.cli_server import Handler, Script
 from tests.web_process import running_web
 
 ROOT = Path(__file__).parents[2]
@@ -44,7 +45,7 @@ def tessera():
 @pytest.fixture
 def server(monkeypatch):
     """The small server, with ada signed in by the environment."""
-    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    http: Any = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     http.script = Script(f"http://127.0.0.1:{http.server_port}")
     monkeypatch.setenv("TESSERA_URL", http.script.url)
     monkeypatch.setenv("TESSERA_TOKEN", "tes_ada")

@@ -2,11 +2,11 @@
 
 import json
 
-import make
 import pytest
 
 from cluster.agents import enrol_agent, take_report
 from cluster.models import Agent
+from tests import make
 
 
 @pytest.fixture

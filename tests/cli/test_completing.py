@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli_server import a_job, ended
+
+from tests.cli_server import a_job, ended
 
 ROOT = Path(__file__).parents[2]
 ASK = {

@@ -9,12 +9,12 @@ import threading
 import time
 from pathlib import Path
 
-import make
 import pytest
-from cli_server import chunks, drop
 
 from cli import following
 from events.models import Event
+from tests import make
+from tests.cli_server import chunks, drop
 
 ROOT = Path(__file__).parents[2]
 EVENTS = "GET /events"

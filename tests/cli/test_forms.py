@@ -1,13 +1,13 @@
 """The forms that a listing comes in, looking again, and what the shell completes."""
 
 import pytest
-from cli_server import a_job, ended
 from ruamel.yaml import YAML
 from typer.main import get_command
 
 from cli import following
 from cli.completing import MOST
 from cli.main import app
+from tests.cli_server import a_job, ended
 
 PAGE = {"results": [a_job(2), a_job(1)], "next_cursor": None}
 

@@ -2,11 +2,11 @@
 
 import json
 
-import make
 import pytest
 
 from images.logins import load_logins
 from images.models import Image, Login
+from tests import make
 
 
 @pytest.fixture

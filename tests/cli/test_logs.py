@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli_server import a_job, chunks, drop, ended
 
 from cli import following
+from tests.cli_server import a_job, chunks, drop, ended
 
 ROOT = Path(__file__).parents[2]
 LOG = "GET /jobs/job-1/logs"

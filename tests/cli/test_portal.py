@@ -4,7 +4,6 @@ import json
 import threading
 import time
 
-import make
 import pytest
 from django.conf import settings
 from django.db import connection
@@ -14,6 +13,7 @@ from jobs.models import CodePack, Job
 from jobs.states import TaskState
 from quotas.models import UserLimit
 from runtimes.log_store import LogStore
+from tests import make
 
 LOG = b"epoch 1\n\x1b[32mdone\x1b[0m\n"
 

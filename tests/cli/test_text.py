@@ -1,12 +1,12 @@
 """Escapes, widths, and tables of 80 columns."""
 
 import pytest
-from cli_server import a_job, ended
 
 from cli.commands.job_status import COLUMNS, OWNER, _row
 from cli.output.cells import describe_next, format_duration, format_gpus, format_place, format_wait_or_run, now
 from cli.output.table import lay_out
 from cli.output.text import LogText, cut, plain, width
+from tests.cli_server import a_job, ended
 
 LOG = (
     "a\x1b[31mred\x1b[0m b\x1b[2J c\x1b]0;title\x07 d\x1b]8;;http://x\x1b\\link e\x1bPq1\x1b\\ f"

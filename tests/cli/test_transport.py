@@ -4,9 +4,9 @@ import json
 import socket
 
 import pytest
-from cli_server import a_job, drop, ended
 
 from cli.http.credentials import store_token
+from tests.cli_server import a_job, drop, ended
 
 PROBLEM = {
     "status": 422, "code": "impossible", "detail": "It can never run.",

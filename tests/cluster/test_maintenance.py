@@ -2,7 +2,6 @@
 
 from datetime import timedelta
 
-import make
 import pytest
 from django.utils import timezone
 
@@ -11,6 +10,7 @@ from cluster.models import Maintenance
 from common.errors import InvalidInput
 from events.bus import Actor
 from events.models import Event
+from tests import make
 
 pytestmark = pytest.mark.django_db
 ROOT = Actor("root")

@@ -2,7 +2,6 @@
 
 from datetime import time
 
-import make
 import pytest
 
 from cluster.models import Window
@@ -10,6 +9,7 @@ from cluster.pools import delete_window, save_pool, save_window
 from events import bus
 from events.bus import Actor
 from events.models import Event
+from tests import make
 
 pytestmark = pytest.mark.django_db
 ROOT = Actor("root", 1)

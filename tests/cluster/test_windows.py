@@ -2,12 +2,12 @@
 
 from datetime import UTC, datetime, time, timedelta
 
-import make
 import pytest
 from django.core.exceptions import ValidationError
 
 from cluster.models import Window
 from cluster.windows import lends_until, open_until
+from tests import make
 
 
 def window(weekdays: str = "12345", begins: int = 20, ends: int = 8, **more) -> Window:

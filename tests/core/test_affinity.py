@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from worlds import wants, world
 
 from scheduler.core.cycle import run_cycle
 from scheduler.core.model.requests import RequestClass
 from scheduler.core.model.types import CachedContent, Policy
 from scheduler.core.placement.scores import SCORES, hold_data, spread_scores, weigh_scores
+from tests.worlds import wants, world
 
 GB = 10**9
 TWO = "n1: V100-32GBx2\nn2: V100-32GBx2"

@@ -188,10 +188,10 @@ def test_whoever_owns_an_unused_cell_has_a_node_when_it_asks(case, later):
     then = play.snapshot.copy()
     then.running = tuple(play.running.values())
     asked = [wants(snapshot.team_names[team], ask, at=0.0) for team, ask in due(then)]
-    asked = [build_waiting(snapshot, number, wish) for number, wish in enumerate(asked, start=100)]
-    owners = Simulation(with_waiting(then, *asked), POLICY, play.now, lambda job: inf)
+    waiting = [build_waiting(snapshot, number, wish) for number, wish in enumerate(asked, start=100)]
+    owners = Simulation(with_waiting(then, *waiting), POLICY, play.now, lambda job: inf)
     next(owners.run_steps())
-    assert {job.job for job in asked} <= owners.running.keys()
+    assert {job.job for job in waiting} <= owners.running.keys()
 
 
 def due(snapshot: Snapshot) -> list[tuple[int, str]]:

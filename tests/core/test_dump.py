@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from worlds import wants, world
 
 from scheduler.core.cycle import run_cycle
 from scheduler.core.cycle_dump import CycleDump, InvalidDump, decode_dump, encode_dump, encode_value
@@ -13,6 +12,7 @@ from scheduler.core.model.topology import build_link_layout
 from scheduler.core.model.types import LendingWindow, MaintenanceWindow, Policy
 from scheduler.core.placement.fragmentation import find_typical_requests
 from scheduler.core.placement.scores import SCORES, spread_scores, weigh_scores
+from tests.worlds import wants, world
 
 KEPT = sorted((Path(__file__).parent / "snapshots").glob("*.json"))
 POOLS = Policy(pools=(Policy(scores=spread_scores(weigh_scores(links=7)), reservations=1), Policy(ageing_s=60.0)))

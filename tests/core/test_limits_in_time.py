@@ -4,13 +4,13 @@ from dataclasses import replace
 from math import inf
 
 import pytest
-from worlds import wants, with_waiting, world
 
 from scheduler.core.cycle import run_cycle
 from scheduler.core.forecast.simulate import Simulation
 from scheduler.core.forecast.start_forecast import RunTimeHistory, forecast_starts
 from scheduler.core.model.types import Policy
 from scheduler.core.queueing.release_times import estimate_end
+from tests.worlds import wants, with_waiting, world
 
 ONE = "n1: V100-32GBx1"
 

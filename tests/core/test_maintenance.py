@@ -6,7 +6,6 @@ from math import inf
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from worlds import wants, world
 
 from scheduler.core.cycle import run_cycle
 from scheduler.core.forecast.simulate import Simulation
@@ -14,6 +13,7 @@ from scheduler.core.forecast.start_suggestions import suggest_run_times
 from scheduler.core.model.types import Eviction, MaintenanceWindow, Policy
 from scheduler.core.queueing.maintenance import find_nodes_in_maintenance
 from tests.core.test_properties import NOW, worlds
+from tests.worlds import wants, world
 
 ONE = "n1: V100-32GBx1"
 

@@ -4,11 +4,11 @@ from dataclasses import replace
 from math import inf
 
 import pytest
-from worlds import build_waiting, wants, world
 
 from scheduler.core.forecast.completion_queue import CompletionQueue
 from scheduler.core.forecast.simulate import Simulation, SimulationRules
 from scheduler.core.model.types import LendingWindow, Policy
+from tests.worlds import build_waiting, wants, world
 
 
 def starts(snapshot, run_s=100.0, until=inf, policy=None, **words):

@@ -5,9 +5,9 @@ import subprocess
 import time
 
 import pytest
-from agent_slice import MIB
 
 from bench.stack import ENDED, Stack, running_stack
+from tests.agent_slice import MIB
 from tests.runtimes.local.doubled_driver import doubled_driver
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]

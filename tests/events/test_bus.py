@@ -3,11 +3,11 @@
 import asyncio
 import time
 
-import make
 import pytest
 from django.db import transaction
 
 from events import bus
+from tests import make
 
 
 class Silent:

@@ -1,12 +1,12 @@
 """People hear of what they chose to hear of, once, and mark it read."""
 
-import make
 import pytest
 
 from common.errors import InvalidInput
 from events.models import Notice
 from events.notices import KINDS, Channels, choose_channels, count_unread, load_choices, mark_read, notify
 from jobs.states import TaskState
+from tests import make
 
 pytestmark = pytest.mark.django_db
 

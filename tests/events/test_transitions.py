@@ -1,6 +1,5 @@
 """States move in one place: legally, once, with a line of history."""
 
-import make
 import pytest
 
 from cluster.models import Node
@@ -9,6 +8,7 @@ from events.bus import SYSTEM
 from events.models import Event
 from events.transitions import IllegalTransition, Move, advance
 from jobs.states import HOLDING, JOB_MOVES, TASK_FINAL, TASK_MOVES, TaskState, derive_job_state
+from tests import make
 
 pytestmark = pytest.mark.django_db
 

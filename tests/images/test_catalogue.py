@@ -1,6 +1,5 @@
 """A name in a job file becomes the bytes that run, at every submit and for every attempt."""
 
-import make
 import pytest
 
 from common.errors import InvalidInput, NotPermitted
@@ -20,6 +19,7 @@ from jobs.jobfile.parse import parse_spec
 from jobs.models import Job, JobKind
 from jobs.states import TaskState
 from jobs.submit import submit_job
+from tests import make
 from tests.registry_server import serve_registry
 
 pytestmark = pytest.mark.django_db

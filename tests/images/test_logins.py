@@ -1,6 +1,5 @@
 """Logins at registries: who may give them, who gets them, and that nobody reads them."""
 
-import make
 import pytest
 from django.db import connection
 
@@ -8,6 +7,7 @@ from common.errors import InvalidInput, NotFound, NotPermitted
 from images.logins import delete_login, find_login, load_logins, logins_seen_by, save_login
 from images.models import Login
 from runtimes.images.names import RegistryLogin
+from tests import make
 
 pytestmark = pytest.mark.django_db
 HOST, SECRET = "registry.corp:5000", "correct horse"

@@ -2,9 +2,7 @@
 
 from datetime import timedelta
 
-import make
 import pytest
-from api_client import Api
 from django.utils import timezone
 
 from cluster.models import Agent
@@ -12,6 +10,8 @@ from jobs.log_ingest import Piece, get_log_pace, store_pieces
 from jobs.models import BroughtLog, Task
 from jobs.states import TaskState
 from runtimes.log_store import LogStore
+from tests import make
+from tests.api_client import Api
 
 pytestmark = pytest.mark.django_db
 

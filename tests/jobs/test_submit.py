@@ -1,6 +1,5 @@
 """What is accepted, what is refused and in which words, and that a retry of a submit makes no second job."""
 
-import make
 import pytest
 
 from common.errors import Impossible, InvalidInput, KeyReused, NotPermitted, QuotaExceeded
@@ -10,6 +9,7 @@ from jobs.submit import submit_job
 from quotas.models import Quota, UserLimit
 from quotas.services import get_default_limit
 from scheduler.preview.preview import check_possible
+from tests import make
 
 pytestmark = pytest.mark.django_db
 

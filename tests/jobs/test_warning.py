@@ -2,7 +2,6 @@
 
 from datetime import timedelta
 
-import make
 import pytest
 from django.utils import timezone
 
@@ -11,6 +10,7 @@ from jobs.control import stop_job
 from jobs.models import Job
 from jobs.time_limit_warning import warn_of_ends
 from portal.wording.notices import view_notice
+from tests import make
 
 pytestmark = pytest.mark.django_db
 

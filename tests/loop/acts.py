@@ -6,9 +6,6 @@ from random import Random
 from typing import Any
 
 from django.db import transaction
-from loop.database import ConnectionLost
-from loop.hours import NAMED, machines_of, machines_of_pool, window_row
-from loop.world import World
 
 from cluster.models import Gpu, Maintenance, Node, NodeState, Pool, Window
 from common.locks import lock_rows
@@ -25,6 +22,9 @@ from quotas.models import Quota, UserLimit
 from quotas.services import admit_waiting_job
 from scheduler.inventory import nodes as inventory
 from scheduler.loading import snapshots
+from tests.loop.database import ConnectionLost
+from tests.loop.hours import NAMED, machines_of, machines_of_pool, window_row
+from tests.loop.world import World
 
 MOST_WORKERS = 3
 MOST_OPEN = 12

@@ -2,10 +2,6 @@
 
 from uuid import uuid4
 
-from loop.database import Database
-from loop.expressions import Reader
-from loop.mutants import Bug, calling, replacing, returning, without_argument, without_call, without_if, without_test
-
 from jobs import control, lifecycle
 from jobs.models import Job
 from scheduler import lease
@@ -13,6 +9,18 @@ from scheduler.commit import starting
 from scheduler.core.queueing import grow, maintenance
 from scheduler.loading import change_detection, snapshots
 from scheduler.reconcile import compare, observations, task_specs
+from tests.loop.database import Database
+from tests.loop.expressions import Reader
+from tests.loop.mutants import (
+    Bug,
+    calling,
+    replacing,
+    returning,
+    without_argument,
+    without_call,
+    without_if,
+    without_test,
+)
 
 
 class Counted:

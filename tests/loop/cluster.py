@@ -4,13 +4,12 @@ from datetime import timedelta
 from random import Random
 from typing import Any
 
-from loop.database import Database
-from loop.hours import window_row
-
 from accounts.models import Membership, Team, TeamRole, User
 from cluster.models import Gpu, Node, Pool, Window
 from quotas.models import Quota, UserLimit
 from runtimes.contract.node import NodeView
+from tests.loop.database import Database
+from tests.loop.hours import window_row
 
 V100 = {"model": "V100-32GB", "product": "Tesla V100-SXM2-32GB", "memory_mib": 32_768, "reserved_mib": 257}
 

@@ -20,8 +20,6 @@ from django.db import connections
 from django.db.models.manager import BaseManager
 from django.db.transaction import Atomic
 from django.utils import timezone
-from loop.database import EXCLUSIVE, Database
-from loop.querysets import QUERY_SQL, queryset_of
 
 from jobs.models import Job
 from jobs.states import JobState
@@ -29,6 +27,8 @@ from scheduler import lease
 from scheduler.commit import explaining
 from scheduler.loading import row_cache
 from scheduler.models import Lease
+from tests.loop.database import EXCLUSIVE, Database
+from tests.loop.querysets import QUERY_SQL, queryset_of
 
 
 def install(patch: pytest.MonkeyPatch, database: Database, dice: Random) -> None:
@@ -36,7 +36,7 @@ def install(patch: pytest.MonkeyPatch, database: Database, dice: Random) -> None
     patch.setattr(
         BaseManager, "get_queryset", lambda self: queryset_of(self.model, self._queryset_class, database, dice)
     )
-    patch.setattr(connections._connections, "default", ModelConnection(database))
+    patch.setattr(connections._connections, "default", ModelConnection(database))  # type: ignore[attr-defined]
     patch.setattr(Atomic, "__enter__", lambda self: database.begin())
     patch.setattr(Atomic, "__exit__", lambda self, kind, error, trace: database.end(failed=kind is not None))
     patch.setattr(redis.Redis, "execute_command", _away)

@@ -71,7 +71,7 @@ class Database:
         self.active: list[Transaction] = []
         self.process: Any = None  # whose statement it is; None: the test's own, which nobody interrupts
         self.own: Transaction | None = None  # the test's own
-        self.static: dict[Key, Model] = {}
+        self.static: dict[Key, Any] = {}
         self.querysets: dict[type, type] = {}
         self.indexes: dict[type[Model], dict[Any, set]] = {model: {} for model in INDEXED}
         self.observers: list[Callable[[Transaction, dict[Key, Row | None]], None]] = []

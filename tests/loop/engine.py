@@ -4,13 +4,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from random import Random
 
-from loop.database import START, Database
-
 from runtimes.contract.container import ContainerView
 from runtimes.contract.errors import Unavailable
 from runtimes.contract.node import NodeView
 from runtimes.contract.task import TaskSpec
 from tests.fakes.runtime import FakeRuntime
+from tests.loop.database import START, Database
 
 ALIVE = ("starting", "running")
 

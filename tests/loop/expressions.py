@@ -12,9 +12,9 @@ from uuid import UUID
 from django.db.models import Aggregate, Case, Count, Exists, F, Func, Max, Model, OuterRef, Q, QuerySet, Sum, Value
 from django.db.models.expressions import CombinedExpression, DatabaseDefault
 from django.db.models.functions import Cast, Coalesce, Now
-from loop.database import INDEXED, Database, Row
 
 from jobs.models import Job
+from tests.loop.database import INDEXED, Database, Row
 
 Read = Callable[[Row], Any]
 Condition = Q | Exists | tuple[str, Any]
@@ -42,7 +42,7 @@ class Reader:
         if isinstance(condition, tuple):
             return self.lookup(*condition)
         if isinstance(condition, Exists):
-            return lambda row: self._exists(condition.query.rows, row)
+            return lambda row: self._exists(condition.query.rows, row)  # type: ignore[attr-defined]
         tests = [self.test_of(child) for child in condition.children]
         enough = any if condition.connector == Q.OR else all
         return lambda row: enough(test(row) for test in tests) != condition.negated
@@ -83,9 +83,9 @@ class Reader:
     def value_of(self, expression: Any) -> Read:
         """Reads an expression of one row. expression: also a plain value."""
         if isinstance(expression, OuterRef):
-            return lambda row: self.outer and self.outer(expression.name)
+            return lambda row: self.outer and self.outer(expression.name)  # type: ignore[attr-defined]
         if isinstance(expression, F):
-            return self.reader_of(expression.name)
+            return self.reader_of(expression.name)  # type: ignore[attr-defined]
         if isinstance(expression, Value):
             return lambda row: expression.value
         if isinstance(expression, Now | DatabaseDefault):  # the only default that the database makes is Now()
@@ -140,7 +140,7 @@ class Reader:
         if isinstance(expression, Count):
             return len(known)
         if not known:
-            return expression.default and self.value_of(expression.default)({})
+            return expression.default and self.value_of(expression.default)({})  # type: ignore[attr-defined]
         if isinstance(expression, Sum):
             return sum(known)
         if isinstance(expression, Max):
@@ -169,7 +169,7 @@ def plain_values(model: type[Model], path: str, name: str, wanted: Any) -> Any:
     field = field_of(model, path)
     if name != "in":
         return plain_value(field, wanted)
-    return {plain_value(field, value) for value in (wanted.answer() if isinstance(wanted, QuerySet) else wanted)}
+    return {plain_value(field, value) for value in (wanted.answer() if isinstance(wanted, QuerySet) else wanted)}  # type: ignore[attr-defined]
 
 
 def plain_value(field: Any, value: Any) -> Any:

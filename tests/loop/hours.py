@@ -5,10 +5,9 @@ from datetime import datetime, timedelta
 from math import inf
 from typing import Any
 
-from loop.database import Database, Row
-
 from cluster import windows
 from cluster.models import Gpu, Maintenance, Node, Window
+from tests.loop.database import Database, Row
 
 NAMED = Maintenance.nodes.through
 SLOW = timedelta(seconds=30)

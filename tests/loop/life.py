@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from loop.acts import BAD_LUCK, LIFE
-from loop.world import ACTS, World
+
+from tests.loop.acts import BAD_LUCK, LIFE
+from tests.loop.world import ACTS, World
 
 
 @contextmanager

@@ -84,8 +84,9 @@ def calling(name: str, instead: Callable[..., Any]) -> Change:
     """Another function is called."""
 
     def swap(node: ast.AST) -> Any:
-        named = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name
-        return ast.Call(ast.Name("_instead", ast.Load()), node.args, node.keywords) if named else KEEP
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name:
+            return ast.Call(ast.Name("_instead", ast.Load()), node.args, node.keywords)
+        return KEEP
 
     return swap, {"_instead": instead}
 

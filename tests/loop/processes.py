@@ -4,7 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from greenlet import GreenletExit, getcurrent, greenlet
-from loop.database import ConnectionLost, Database, Transaction
+
+from tests.loop.database import ConnectionLost, Database, Transaction
 
 
 class Process:

@@ -8,11 +8,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
-from loop.database import Database, Key, Row, Transaction
-from loop.engine import Engine
-from loop.hours import Hours, stays_s
-
-from cluster.models import Gpu, Node, NodeState
+from cluster.models import Gpu, Node, NodeState, Pool
 from common.resources import parse_gpu
 from events.models import Event
 from jobs.lifecycle import MADE_ROOM
@@ -20,6 +16,9 @@ from jobs.models import Job, Task
 from jobs.states import HOLDING, JOB_ACTIVE, JOB_FINAL, JOB_MOVES, TASK_FINAL, TASK_MOVES, JobState, TaskState
 from quotas.models import RESOURCES, Amounts, Holding, Quota, UserLimit, list_subtree, team_chain
 from scheduler.models import Lease
+from tests.loop.database import Database, Key, Row, Transaction
+from tests.loop.engine import Engine
+from tests.loop.hours import Hours, stays_s
 
 MODELS: dict[str, tuple[Any, dict]] = {"job": (Job, JOB_MOVES), "task": (Task, TASK_MOVES), "node": (Node, Node.MOVES)}
 SAME_EVICTION = 3
@@ -235,7 +234,7 @@ class Promises:
         for pk in {row["gpu_id"] for row in new if row["gpu_id"] is not None}:
             card, rows = self.db.tables[Gpu][pk], [row for row in live if row["gpu_id"] == pk]
             room = card["memory_mib"] - card["reserved_mib"] - card["margin_mib"]
-            slices = self.db.static[Node.pool.field.related_model, card["pool_id"]].slices_per_gpu
+            slices = self.db.static[Pool, card["pool_id"]].slices_per_gpu
             mib, percent = sum(r["gpu_memory_mib"] for r in rows), sum(r["gpu_compute_percent"] for r in rows)
             if mib > room or percent > 100 or len(rows) > slices:
                 yield f"card {pk} gives {mib} MiB of {room}, {percent} %, to {len(rows)} of {slices}"
@@ -243,7 +242,7 @@ class Promises:
                 yield f"card {pk} is ill and was given away"
         for pk in {row["node_id"] for row in new}:
             node = self.db.tables[Node][pk]
-            pool = self.db.static[Node.pool.field.related_model, node["pool_id"]]
+            pool = self.db.static[Pool, node["pool_id"]]
             _, cpu, memory = totals([row for row in live if row["node_id"] == pk])
             if cpu > node["cpu_milli"] * pool.cpu_overcommit_percent // 100 or memory > node["memory_mib"]:
                 yield f"node {pk} gives {cpu} m and {memory} MiB"

@@ -10,10 +10,10 @@ from uuid import UUID
 
 from django.db import IntegrityError
 from django.db.models import F, Model, Q, QuerySet, UUIDField
-from loop.database import EXCLUSIVE, NO_PINS, SHARE, Database, Pins, Row
-from loop.expressions import Reader, is_aggregate, pins
 
 from jobs.models import Job, Task
+from tests.loop.database import EXCLUSIVE, NO_PINS, SHARE, Database, Pins, Row
+from tests.loop.expressions import Reader, is_aggregate, pins
 
 QUERY_SQL = "(a query of the model)"
 """What a query is in SQL that is written by hand; the query itself is the parameter."""
@@ -142,7 +142,7 @@ class ModelQuerySet(QuerySet):
         lines = self._grouped(rows) if self.grouped_by is not None else self._lines(rows)
         if self.is_distinct:
             lines = list(dict.fromkeys(lines))
-        return [self.shape(self.columns, line) for line in lines]
+        return [self.shape(self.columns, line) for line in lines]  # type: ignore[call-arg]
 
     def found(self) -> list[Row]:
         """Its rows, locked if that is asked."""
@@ -161,7 +161,7 @@ class ModelQuerySet(QuerySet):
         found = self.filter(*conditions, **lookups).answer_once()
         if len(found) == 1:
             return found[0]
-        raise (self.model.MultipleObjectsReturned if found else self.model.DoesNotExist)(self.model.__name__)
+        raise (self.model.MultipleObjectsReturned if found else self.model.DoesNotExist)(self.model.__name__)  # type: ignore[attr-defined]
 
     def first(self) -> Any:
         ordered = self if self.order or (self.order is None and self.model._meta.ordering) else self.order_by("pk")

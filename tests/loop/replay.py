@@ -1,4 +1,4 @@
-"""Play one life again and print what happened: PYTHONPATH=.:platform:tests python -m loop.replay SEED [--acts N]"""
+"""Play one life again and print what happened: PYTHONPATH=.:platform python -m tests.loop.replay SEED [--acts N]"""
 
 import argparse
 import logging
@@ -15,8 +15,8 @@ def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
     django.setup()
     logging.disable(logging.CRITICAL)
-    from loop.life import life, live  # noqa: PLC0415 (Django's models need its settings first)
-    from loop.world import ACTS, Broken  # noqa: PLC0415
+    from tests.loop.life import life, live  # noqa: PLC0415 (Django's models need its settings first)
+    from tests.loop.world import ACTS, Broken  # noqa: PLC0415
 
     with life(asked.seed, asked.acts or ACTS) as world:
         try:

@@ -1,10 +1,11 @@
 """A simulation that finds no planted bug proves nothing. Each of these is found, and without any of them nothing is."""
 
 import pytest
-from loop.bugs import BUGS
-from loop.life import run
-from loop.mutants import Bug, plant
-from loop.world import Broken
+
+from tests.loop.bugs import BUGS
+from tests.loop.life import run
+from tests.loop.mutants import Bug, plant
+from tests.loop.world import Broken
 
 LIVES = 400
 """So many lives a bug may stay hidden; most are found in the first."""

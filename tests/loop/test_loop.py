@@ -6,7 +6,8 @@ How it works, and how a seed is played again: docs/notes/simulating-the-loop.md.
 import os
 
 import pytest
-from loop.life import run
+
+from tests.loop.life import run
 
 STEPS = 5_000
 """Transactions that were committed, and calls to the runtime."""

@@ -5,9 +5,9 @@ beyond what it has, and nobody above a limit.
 from collections import Counter
 
 import pytest
-from loop import acts, life
 
 from events.models import Event
+from tests.loop import acts, life
 
 PARTS, SEEDS = 4, 10
 RARE = {acts.wish: 1.0, acts.cordon: 0.2, acts.follow_node: 4.0, acts.maintain: 0.1, acts.lend: 0.1}

@@ -15,13 +15,8 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
-import make
 import pytest
 from django.db import transaction
-from loop.bugs import BUGS_OF_THE_MODEL
-from loop.connection import install
-from loop.database import Database
-from loop.mutants import plant
 
 from accounts.models import Membership, Team, User
 from cluster.models import Gpu, Node, NodeState, Pool
@@ -41,6 +36,11 @@ from scheduler.core.model.types import Refusal
 from scheduler.loading import holdings, running_jobs, snapshots
 from scheduler.models import Lease
 from scheduler.reconcile import compare, observations
+from tests import make
+from tests.loop.bugs import BUGS_OF_THE_MODEL
+from tests.loop.connection import install
+from tests.loop.database import Database
+from tests.loop.mutants import plant
 
 LISTS, OF = 10, 100
 LISTS_AT_MOST = 100
@@ -195,7 +195,7 @@ def left(side: Side) -> dict[str, Any]:
                 line["object_id"] = names[pk] if row["kind"] == "task" else pk
             lines.append(repr(sorted(line.items())))
         found[model.__name__] = sorted(lines)
-    reads = {
+    reads: dict[str, Any] = {
         "rows": compare.load_rows(),
         "queue": snapshots.load_queue(),
         "nodes": snapshots.load_nodes(),

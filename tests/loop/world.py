@@ -6,13 +6,6 @@ from typing import Any
 
 import pytest
 from django.db import transaction
-from loop.cluster import build_cluster, view_of
-from loop.connection import install
-from loop.database import ConnectionLost, Database
-from loop.engine import Engine
-from loop.hours import NAMED
-from loop.processes import Process
-from loop.promises import SAME_EVICTION, Promises
 
 from accounts.models import Team, User
 from cluster.models import Gpu, Maintenance, Node, NodeState, Window
@@ -26,6 +19,13 @@ from quotas.models import Holding, Quota, UserLimit
 from scheduler import tasks
 from scheduler.core.placement.feasibility import check_feasibility
 from scheduler.loading import row_cache, snapshots
+from tests.loop.cluster import build_cluster, view_of
+from tests.loop.connection import install
+from tests.loop.database import ConnectionLost, Database
+from tests.loop.engine import Engine
+from tests.loop.hours import NAMED
+from tests.loop.processes import Process
+from tests.loop.promises import SAME_EVICTION, Promises
 
 ACTS = 600
 ROUNDS, ROUND_S = 150, 3.0
@@ -185,7 +185,7 @@ class World:
         return Job.objects.with_names().get(pk=pk)
 
     def person(self, pk: int) -> User:
-        return self.db.static[User, pk]  # type: ignore[return-value]
+        return self.db.static[User, pk]
 
     def note_commit(self, one: Any, before: dict) -> None:
         self.commits += 1
@@ -208,7 +208,7 @@ class World:
 
     def broken(self, words: str) -> Broken:
         last = "\n".join(self.trace[-60:])
-        again = f"python -m loop.replay {self.seed} --acts {self.acts}"
+        again = f"python -m tests.loop.replay {self.seed} --acts {self.acts}"
         return Broken(f"seed {self.seed}, act {self.events}: {words}\nAgain, with every step: {again}\n{last}")
 
 

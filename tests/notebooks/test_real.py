@@ -5,7 +5,6 @@ import tempfile
 import time
 from pathlib import Path
 
-import make
 import pytest
 
 from jobs.models import Job, JobKind
@@ -17,6 +16,7 @@ from notebooks.tasks import mark_ready_notebooks
 from runtimes.local.access.access import LocalAccess
 from runtimes.local.runtime import LocalRuntime
 from scheduler.reconcile.task_specs import build_task_spec
+from tests import make
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.django_db]
 WAIT_S = 60

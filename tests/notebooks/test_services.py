@@ -5,9 +5,7 @@ import subprocess
 import time
 from datetime import timedelta
 
-import make
 import pytest
-from described_world import make_room
 from django.utils import timezone
 
 from common.errors import Conflict, InvalidInput, NameTaken, NotPermitted, QuotaExceeded, Unavailable
@@ -35,6 +33,8 @@ from notebooks.states import NotebookState, derive_state
 from notebooks.tasks import keep_time, mark_ready, sweep
 from runtimes.storage.areas import get_area_path
 from scheduler.reconcile.task_specs import build_task_spec
+from tests import make
+from tests.described_world import make_room
 
 pytestmark = pytest.mark.django_db
 

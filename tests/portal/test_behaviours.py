@@ -3,7 +3,6 @@
 import re
 from importlib import import_module
 
-import make
 import pytest
 from asgiref.sync import async_to_sync
 from channels.layers import get_channel_layer
@@ -15,6 +14,7 @@ from cluster.models import Agent
 from jobs.models import BroughtLog
 from jobs.states import TaskState
 from runtimes.log_store import LogStore
+from tests import make
 from tests.web_process import browsing, elsewhere, running_web
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]

@@ -3,12 +3,12 @@
 import html
 import re
 
-import make
 import pytest
 from django.test import Client
 
 from cluster.agents import enrol_agent, take_report
 from cluster.models import Agent, Enrolment
+from tests import make
 
 pytestmark = pytest.mark.django_db
 AGENTS, ENROLMENTS = "/console/cluster/agent/", "/console/cluster/enrolment/"

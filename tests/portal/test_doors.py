@@ -8,7 +8,6 @@ doors is ada's: her running job, its task, her token; eve is in another team, bo
 from urllib.parse import urlsplit
 from uuid import uuid4
 
-import make
 import pytest
 from django.conf import settings as django_settings
 from django.core.signals import request_finished
@@ -26,6 +25,7 @@ from jobs.models import Job
 from jobs.task_access import derive_task_secret
 from notebooks.services import create_notebook
 from portal.api.permissions import AGENT, ANYBODY, SIGNED_IN
+from tests import make
 
 SIGN_IN = 302  # to the sign-in page, and back afterwards
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")

@@ -1,6 +1,5 @@
 """Who gets into which task, and who may stay."""
 
-import make
 import pytest
 from django.utils import timezone
 
@@ -13,6 +12,7 @@ from jobs.task_access import get_access
 from notebooks.models import Notebook
 from portal.access.task_access import TaskAccess, find_refusal, find_task_access, record_session
 from portal.pages.jobs.history import history_of
+from tests import make
 
 pytestmark = pytest.mark.django_db
 
@@ -146,7 +146,7 @@ def test_the_access_is_loaded_once_by_its_name(settings):
     settings.TESSERA_ACCESS, settings.TESSERA_RUNTIME_OPTIONS = "types.SimpleNamespace", {"data_dir": "here"}
     get_access.cache_clear()
     try:
-        assert get_access().data_dir == "here"
+        assert get_access().data_dir == "here"  # type: ignore[attr-defined]
         assert get_access() is get_access()
     finally:
         get_access.cache_clear()

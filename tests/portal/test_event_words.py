@@ -1,10 +1,10 @@
 """Events as sentences: every kind that is recorded has one, and none ever fails."""
 
-import make
 import pytest
 
 from events.models import Event
 from portal.wording.events import SENTENCES, describe_event
+from tests import make
 
 
 @pytest.mark.parametrize(("kind", "about"), sorted(SENTENCES))

@@ -2,10 +2,10 @@
 
 import os
 
-import make
 import pytest
 from playwright.sync_api import expect
 
+from tests import make
 from tests.web_process import browsing, elsewhere, running_web
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.django_db(transaction=True)]

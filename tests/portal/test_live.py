@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 from importlib import import_module
 from time import monotonic
 
-import make
 import pytest
 from asgiref.sync import sync_to_async
 from channels.auth import AuthMiddlewareStack
@@ -23,6 +22,7 @@ from jobs.states import TaskState
 from portal.live import consumer, log_tail
 from portal.live.websocket_urls import websocket_urls
 from runtimes.log_store import LogStore
+from tests import make
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

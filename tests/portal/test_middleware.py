@@ -1,10 +1,11 @@
 """One host, one origin, strict headers, the reader's language, and errors as pages, through the whole stack."""
 
-import make
 import pytest
 from django.conf import settings
 from django.db import OperationalError, connection
 from django.test import Client
+
+from tests import make
 
 pytestmark = pytest.mark.django_db
 
@@ -90,7 +91,7 @@ def test_a_refusal_of_the_api_is_a_problem_in_json(browser):
 @pytest.mark.parametrize("host", ["127.0.0.1:8470", "[::1]:8470"])
 def test_a_visit_by_number_goes_to_localhost(host):
     answer = Client(HTTP_HOST=host).get("/jobs/?state=queued")
-    assert answer.url == f"{ORIGIN}/jobs/?state=queued"
+    assert answer.url == f"{ORIGIN}/jobs/?state=queued"  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("path", ["/livez", "/api/v1/me"])

@@ -2,7 +2,6 @@
 
 from datetime import timedelta
 
-import make
 import pytest
 from django.utils import timezone
 
@@ -10,6 +9,7 @@ from jobs.models import Job, Task
 from jobs.reason_messages import end_hint
 from jobs.states import TaskState
 from portal.wording.image_pulls import job_hint, pull_hint, start_sentence
+from tests import make
 
 SAYS = {
     "10.88.0.1:5000/none:1: not found": "no such image",

@@ -9,7 +9,6 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-import make
 import pytest
 from django.conf import settings
 from django.db import connection
@@ -18,6 +17,7 @@ from django.db.models.functions import Now
 from events.models import Event
 from events.outgoing import AT_ONCE
 from portal.tasks import send
+from tests import make
 from webhooks.models import Delivery
 from webhooks.services import create_webhook
 

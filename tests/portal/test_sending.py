@@ -8,7 +8,6 @@ import threading
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
-import make
 import pytest
 from django.core import mail
 from django.db.models.functions import Now
@@ -21,6 +20,7 @@ from events.outgoing import AT_ONCE, PAUSES_S
 from jobs.states import TaskState
 from portal.tasks import send
 from portal.wording.notices import view_notice
+from tests import make
 from webhooks.models import Delivery, Webhook
 from webhooks.services import change_webhook, create_webhook, disable_webhook, try_webhook
 
@@ -275,20 +275,20 @@ def serve():
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self):
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            receiver.got.append((dict(self.headers), body))
-            self.send_response(receiver.status)
-            self.send_header("Location", receiver.url)
+            received.got.append((dict(self.headers), body))
+            self.send_response(received.status)
+            self.send_header("Location", received.url)
             self.end_headers()
 
         def log_message(self, *_):
             pass
 
     http = HTTPServer(("127.0.0.1", 0), Handler)
-    receiver = Receiver(f"http://127.0.0.1:{http.server_address[1]}/hook")
+    received = Receiver(f"http://127.0.0.1:{http.server_address[1]}/hook")
     thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:
-        yield receiver
+        yield received
     finally:
         http.shutdown()
         http.server_close()

@@ -2,11 +2,11 @@
 
 from dataclasses import asdict
 
-import make
 import pytest
 
 from jobs.models import Job
 from portal.access.redacted_rows import list_active_rows, list_node_views, list_queue_rows, load_gpu_slices
+from tests import make
 
 pytestmark = pytest.mark.django_db
 

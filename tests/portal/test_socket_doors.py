@@ -5,7 +5,6 @@ SOCKETS is the whole truth, as DOORS of test_doors is for addresses. Hosts of pe
 
 import json
 
-import make
 import pytest
 from asgiref.sync import sync_to_async
 from channels.auth import AuthMiddlewareStack
@@ -19,6 +18,7 @@ from accounts.models import User
 from jobs.task_access import derive_task_secret
 from portal.gateway.websocket_urls import websocket_urls as terminal_urls
 from portal.live.websocket_urls import websocket_urls as live_urls
+from tests import make
 
 URLS = [*live_urls, *terminal_urls]
 WHO = ("visitor", "stranger", "lead", "suspended", "token", "job token")

@@ -11,7 +11,7 @@ NOW = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 
 
 def at(*minutes: float | None) -> StoredForecast:
-    return StoredForecast(*(None if m is None else NOW + timedelta(minutes=m) for m in minutes), NOW)
+    return StoredForecast(*(None if m is None else NOW + timedelta(minutes=m) for m in minutes), NOW)  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize(

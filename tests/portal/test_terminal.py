@@ -3,7 +3,6 @@
 import json
 from contextlib import asynccontextmanager
 
-import make
 import pytest
 from asgiref.sync import sync_to_async
 from channels.auth import AuthMiddlewareStack
@@ -19,6 +18,7 @@ from events.models import Event
 from jobs.states import TaskState
 from portal.gateway.terminal import shells, terminal
 from portal.gateway.websocket_urls import websocket_urls
+from tests import make
 from tests.pty_access import PtyAccess
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -67,6 +67,7 @@ class Page:
 
     def __init__(self, socket: WebsocketCommunicator, shown: int = 0):
         self.socket, self.shown, self.text, self.acks = socket, shown, bytearray(), True
+        self.greeting: dict = {}
 
     async def hello(self, key: str = "", size=(80, 24)) -> dict:
         await self.say({"hello": key, "shown": self.shown, "size": size})

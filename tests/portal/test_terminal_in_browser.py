@@ -2,11 +2,11 @@
 
 import re
 
-import make
 import pytest
 from playwright.sync_api import expect
 
 from jobs.states import TaskState
+from tests import make
 from tests.terminal_page import run, sees, size_of, state_is
 from tests.web_process import browsing, elsewhere, running_web
 

@@ -1,6 +1,5 @@
 """Quotas keep their history and refuse what makes no sense; holdings begin and end once."""
 
-import make
 import pytest
 from django.db import IntegrityError, transaction
 
@@ -9,6 +8,7 @@ from events.models import Event, Notice
 from jobs.states import TaskState
 from quotas.models import Holding, Quota, UserLimit, list_subtree, team_chain
 from quotas.services import delete_quota, save_quota, save_user_limit
+from tests import make
 
 pytestmark = pytest.mark.django_db
 TOTAL = (2_000, 16_000, 65_536)

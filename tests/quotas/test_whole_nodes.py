@@ -1,6 +1,5 @@
 """Guarantees of whole nodes: what may be promised, and what the scheduler reads of it."""
 
-import make
 import pytest
 
 from common.errors import InvalidInput
@@ -11,6 +10,7 @@ from quotas.services import save_quota
 from scheduler.core.cycle import run_cycle
 from scheduler.core.model.types import Cell
 from scheduler.loading.snapshots import load_world
+from tests import make
 
 pytestmark = pytest.mark.django_db
 TOTAL = (6_000, 64_000, 262_144)

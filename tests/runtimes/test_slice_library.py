@@ -5,11 +5,11 @@ import shutil
 import subprocess
 
 import pytest
-from agent_slice import CARDS, NO_COMPILER, SOURCES
 
 from config.embedded import slice_build
 from runtimes import slice_library
 from runtimes.local.slices.driver import Driver
+from tests.agent_slice import CARDS, NO_COMPILER, SOURCES
 
 HALF = 16255
 

@@ -4,7 +4,9 @@ import shutil
 import signal
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 from runtimes.contract.container import ContainerView
@@ -32,6 +34,10 @@ def wait_for(look, deadline_s=DEADLINE_S):
 
 
 class World:
+    node: str
+    runtime: Any
+    until: Callable[..., ContainerView]
+
     def spec(self, run: str, **fields) -> TaskSpec:
         known = {"uuid": uuid4().hex, "label": "job-412 main.0", "epoch": 5, "node": self.node, "run": run}
         account = {"uid": UID, "gid": GID, "user": "ada", "team": "blue", "grace_s": 5}

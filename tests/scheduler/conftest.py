@@ -3,7 +3,6 @@
 import tempfile
 from pathlib import Path
 
-import make
 import pytest
 
 from cluster.models import Node
@@ -13,6 +12,7 @@ from runtimes.kubernetes.watch.reflectors import ClusterView
 from runtimes.local.runtime import LocalRuntime
 from scheduler import tasks
 from scheduler.inventory.nodes import record_inventory
+from tests import make
 from tests.runtimes.kubernetes import world as on_cluster
 from tests.runtimes.worlds import end_tasks
 from tests.scheduler.cluster_scene import Scene

@@ -16,7 +16,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import make
 from django.conf import settings
 from django.db import connections
 
@@ -38,6 +37,7 @@ from runtimes.kubernetes.pods import names
 from runtimes.kubernetes.pods.views import has_ended, has_run, is_tombstone, read_task_uuid
 from runtimes.kubernetes.runtime import ALL_NODES, ALL_PODS, KubernetesRuntime
 from scheduler.inventory.nodes import record_inventory
+from tests import make
 from tests.fault_proxy import FaultProxy, clock
 from tests.runtimes.kubernetes.world import IMAGE, pod_path
 

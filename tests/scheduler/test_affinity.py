@@ -1,6 +1,5 @@
 """Jobs that go where their data is: from the runtime's report by rows and snapshot to the job's history."""
 
-import make
 import pytest
 
 from cluster.models import Cached, Node, Pool
@@ -12,6 +11,7 @@ from scheduler import tasks
 from scheduler.inventory.nodes import record_inventory
 from scheduler.loading.snapshots import load_world
 from scheduler.preview.preview import plan_job
+from tests import make
 
 pytestmark = pytest.mark.django_db(transaction=True)
 GB = 10**9

@@ -8,7 +8,6 @@ import threading
 from contextlib import suppress
 from unittest import mock
 
-import make
 import pytest
 from django.db import connection
 from django.db.models import Sum
@@ -25,6 +24,7 @@ from scheduler.commit.starting import start_jobs
 from scheduler.commit.step_runner import list_batches
 from scheduler.commit.steps import CardShare, StartJob, TaskStart
 from scheduler.models import Lease
+from tests import make
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -1,6 +1,5 @@
 """What a pool promises of its cores and of its memory, and where a task's cores lie."""
 
-import make
 import pytest
 from django.utils import timezone
 
@@ -8,6 +7,7 @@ from cluster.models import Pool
 from quotas.models import Holding
 from scheduler import tasks
 from scheduler.reconcile.task_specs import build_task_spec
+from tests import make
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -2,7 +2,6 @@
 
 import time
 
-import make
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
@@ -17,6 +16,7 @@ from scheduler.lease import acquire
 from scheduler.reconcile import actions
 from scheduler.reconcile.actions import FencedAction, decode_action, encode_action, load_starts, run_actions
 from scheduler.reconcile.compare import Forget, Resize, Start, Stop
+from tests import make
 from tests.fakes.runtime import FakeRuntime
 
 T = TaskState

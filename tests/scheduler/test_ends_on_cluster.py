@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from uuid import uuid4
 
-import make
 import pytest
 
 from cluster.models import Node
@@ -21,6 +20,7 @@ from quotas.models import Holding
 from runtimes.kubernetes.api.client import MERGE_PATCH
 from runtimes.kubernetes.pods import names
 from scheduler.reconcile.compare import UNASKED
+from tests import make
 from tests.runtimes.kubernetes.world import pod_path, wait_slowly
 from tests.scheduler.cluster_scene import Scene
 

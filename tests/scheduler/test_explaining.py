@@ -1,6 +1,5 @@
 """Reasons are written at once where somebody would notice, the rest a little later: a long queue costs little."""
 
-import make
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
@@ -14,6 +13,7 @@ from scheduler.core.model.types import Refusal
 from scheduler.lease import lead
 from scheduler.loading.row_cache import caching, read_change_mark
 from scheduler.loading.snapshots import load_queue
+from tests import make
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

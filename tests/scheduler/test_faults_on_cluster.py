@@ -8,7 +8,6 @@ from collections.abc import Callable
 from itertools import groupby
 from uuid import uuid4
 
-import make
 import pytest
 
 from dev.cluster import processes
@@ -23,6 +22,7 @@ from runtimes.kubernetes.api.client import ApiServer
 from runtimes.kubernetes.api.credentials import CredentialSource
 from runtimes.kubernetes.pods import names
 from runtimes.kubernetes.runtime import ALL_NODES, ALL_PODS
+from tests import make
 from tests.fault_proxy import FaultProxy
 from tests.local_cluster import local_place
 from tests.runtimes.kubernetes.world import FAKE

@@ -3,7 +3,6 @@
 from datetime import timedelta
 from uuid import uuid4
 
-import make
 import pytest
 from django.utils import timezone
 
@@ -17,6 +16,7 @@ from runtimes.images.names import RegistryLogin, make_image_key
 from scheduler.inventory import image_prepull
 from scheduler.inventory.image_prepull import AGAIN, AT_ONCE, BELIEVED, PATIENCE, build_fetch, prepull_images
 from scheduler.models import Lease
+from tests import make
 
 pytestmark = pytest.mark.django_db
 DIGEST = "sha256:" + "a" * 64

@@ -2,7 +2,6 @@
 
 from datetime import timedelta
 
-import make
 import pytest
 from django.utils import timezone
 
@@ -11,6 +10,7 @@ from jobs.states import TaskState
 from scheduler.models import Forecast
 from scheduler.preview.forecast_recorder import load_run_times, record_forecasts
 from scheduler.preview.stored_forecasts import Coverage, load_forecasts, measure_coverage
+from tests import make
 
 pytestmark = pytest.mark.django_db
 

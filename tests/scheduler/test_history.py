@@ -1,12 +1,12 @@
 """What is usually asked is read from the newest jobs, and decides where the next one goes."""
 
-import make
 import pytest
 
 from cluster.models import Gpu
 from scheduler import tasks
 from scheduler.loading import snapshots
 from scheduler.loading.snapshots import load_world
+from tests import make
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

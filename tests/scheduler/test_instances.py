@@ -1,6 +1,5 @@
 """Instances of a card that MIG cuts: given whole, one to a task, to those alone who name their model."""
 
-import make
 import pytest
 
 from common.errors import Impossible
@@ -13,6 +12,7 @@ from scheduler.core.cycle import run_cycle
 from scheduler.lease import lead
 from scheduler.loading.snapshots import load_world
 from scheduler.preview.preview import check_possible, list_capacity
+from tests import make
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

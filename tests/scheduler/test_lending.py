@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 from datetime import time as hour
 from math import inf
 
-import make
 import pytest
 import time_machine
 
@@ -15,6 +14,7 @@ from scheduler.core.model.lending import find_reach_at
 from scheduler.core.model.requests import OWN_POOL, list_windows
 from scheduler.loading.lending_windows import is_lent
 from scheduler.loading.snapshots import load_world
+from tests import make
 from tests.scheduler.test_main_job import drive
 
 pytestmark = pytest.mark.django_db(transaction=True)

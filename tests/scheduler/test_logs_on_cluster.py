@@ -10,9 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote
 
-import make
 import pytest
-from web_process import WebProcess
 
 from cluster.agents import invite_agent
 from cluster.models import Agent
@@ -26,7 +24,9 @@ from scheduler import tasks
 from scheduler.lease import acquire
 from scheduler.reconcile.actions import encode_action
 from scheduler.reconcile.watch_loop import WatchLoop
+from tests import make
 from tests.runtimes.kubernetes.world import pod_path
+from tests.web_process import WebProcess
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.django_db(transaction=True), pytest.mark.timeout(300, func_only=True)]
 BESIDE_OTHERS = True

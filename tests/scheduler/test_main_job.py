@@ -2,7 +2,6 @@
 
 import time
 
-import make
 import pytest
 
 from events.models import Event
@@ -13,6 +12,7 @@ from quotas.models import Holding, Quota
 from scheduler import tasks
 from scheduler.inventory.nodes import record_inventory
 from scheduler.preview.preview import check_possible
+from tests import make
 from tests.runtimes.local.fake_nvml import use_fake_nvml
 
 pytestmark = pytest.mark.django_db(transaction=True)

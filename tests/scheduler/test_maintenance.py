@@ -3,7 +3,6 @@
 from datetime import timedelta
 from itertools import pairwise
 
-import make
 import pytest
 
 from cluster.maintenance import end_maintenance
@@ -15,6 +14,7 @@ from scheduler.core.model.types import Plan
 from scheduler.loading.change_detection import LOOK_AGAIN_S, compute_idle_period
 from scheduler.loading.row_cache import read_change_mark
 from scheduler.loading.snapshots import load_world
+from tests import make
 from tests.scheduler.test_main_job import drive
 
 pytestmark = pytest.mark.django_db(transaction=True)

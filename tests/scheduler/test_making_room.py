@@ -2,7 +2,6 @@
 
 import re
 
-import make
 import pytest
 from django.utils import timezone
 
@@ -17,6 +16,7 @@ from runtimes.contract.task import Checkpoint
 from scheduler.loading.snapshots import load_world
 from scheduler.preview.preview import forecast_job, plan_job
 from scheduler.reconcile.task_specs import build_checkpoint
+from tests import make
 from tests.runtimes.worlds import wait_for
 from tests.scheduler.test_main_job import drive
 

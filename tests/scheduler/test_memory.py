@@ -4,7 +4,6 @@ import random
 import time
 from datetime import timedelta
 
-import make
 import numpy as np
 import pytest
 from django.db import connection
@@ -20,6 +19,7 @@ from scheduler.core.model.types import Plan, Policy
 from scheduler.loading import row_cache
 from scheduler.loading.row_cache import caching, read_change_mark
 from scheduler.loading.snapshots import World, load_world
+from tests import make
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -1,12 +1,12 @@
 """MPI in pods: a job file's launcher starts programs in its workers by ssh, as each of them runs under `restricted`."""
 
-import make
 import pytest
 
 from dev.cluster.images import MPI, make_image
 from dev.cluster.registry import push
 from jobs.models import Job
 from jobs.states import JobState, TaskState
+from tests import make
 from tests.local_cluster import local_place
 from tests.runtimes.kubernetes.world import world_with_files
 

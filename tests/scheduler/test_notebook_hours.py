@@ -3,9 +3,7 @@
 from datetime import timedelta
 from math import inf
 
-import make
 import pytest
-from described_world import make_room
 from django.utils import timezone
 
 from jobs.models import Job
@@ -13,6 +11,8 @@ from notebooks import tasks as notebook_tasks
 from notebooks.models import Notebook
 from notebooks.services import create_notebook, extend_notebook, start_notebook
 from scheduler.loading.snapshots import load_world
+from tests import make
+from tests.described_world import make_room
 
 pytestmark = pytest.mark.django_db
 

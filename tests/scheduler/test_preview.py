@@ -2,7 +2,6 @@
 
 from datetime import timedelta
 
-import make
 import pytest
 from django.utils import timezone
 
@@ -10,6 +9,7 @@ from common.errors import InvalidInput, NotPermitted
 from jobs.jobfile.parse import parse_spec
 from jobs.models import Job, JobKind, Task
 from scheduler.preview.preview import forecast_job, plan_job
+from tests import make
 
 pytestmark = pytest.mark.django_db
 

@@ -3,7 +3,6 @@
 from dataclasses import replace
 from datetime import timedelta
 
-import make
 import pytest
 from django.utils import timezone
 
@@ -13,6 +12,7 @@ from jobs.states import JobState
 from quotas.models import Quota
 from scheduler import tasks
 from scheduler.loading import change_detection
+from tests import make
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -3,7 +3,6 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-import make
 import pytest
 
 from jobs.control import stop_job
@@ -29,6 +28,7 @@ from scheduler.reconcile.compare import (
 )
 from scheduler.reconcile.observations import measure_lost_work
 from scheduler.reconcile.round import Poller, reconcile_once
+from tests import make
 from tests.fakes.runtime import FakeRuntime
 
 T = TaskState

@@ -3,11 +3,11 @@
 import io
 import json
 
-import make
 import pytest
 from django.core.management import CommandError, call_command
 
 from jobs.models import Job
+from tests import make
 
 pytestmark = pytest.mark.django_db
 

@@ -1,6 +1,5 @@
 """Another size for a running slice: the account and the limit, whoever dies between, and who has no room."""
 
-import make
 import pytest
 
 from events.models import Event
@@ -12,6 +11,7 @@ from runtimes.contract.errors import Rejected, Unavailable
 from runtimes.contract.node import NodeView
 from scheduler.lease import acquire
 from scheduler.reconcile.round import Poller, reconcile_once
+from tests import make
 from tests.fakes.runtime import FakeRuntime
 
 pytestmark = pytest.mark.django_db

@@ -6,7 +6,6 @@ Without the locks it does, which proves that this test can fail.
 import threading
 from contextlib import suppress
 
-import make
 import pytest
 from django.db import connection
 from django.db.models import Sum
@@ -19,6 +18,7 @@ from scheduler.lease import acquire
 from scheduler.reconcile import resizing
 from scheduler.reconcile.compare import Resize
 from scheduler.reconcile.resizing import grow_holding
+from tests import make
 
 pytestmark = pytest.mark.django_db(transaction=True)
 TASKS = 7

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import make
 import pytest
 
 from common.errors import Impossible
@@ -13,6 +12,7 @@ from jobs.states import JobState
 from quotas.models import Holding
 from scheduler import tasks
 from scheduler.preview.preview import check_possible
+from tests import make
 from tests.scheduler.test_main_job import drive
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -1,6 +1,5 @@
 """What was seen of many tasks at once is recorded together: whole histories, and nothing that is stale takes others."""
 
-import make
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
@@ -14,6 +13,7 @@ from runtimes.contract.container import ContainerView
 from scheduler.lease import acquire
 from scheduler.reconcile.compare import TaskObserved
 from scheduler.reconcile.observations import TOGETHER, in_batches, record_batch, record_observations
+from tests import make
 
 T = TaskState
 pytestmark = pytest.mark.django_db

@@ -1,6 +1,5 @@
 """Jobs that are alike start in one transaction, and each is judged by itself where that fails."""
 
-import make
 import pytest
 
 from accounts.models import Team
@@ -14,6 +13,7 @@ from scheduler.commit.steps import build_steps
 from scheduler.core.cycle import run_cycle
 from scheduler.lease import lead
 from scheduler.loading.snapshots import load_world
+from tests import make
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

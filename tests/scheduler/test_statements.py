@@ -1,6 +1,5 @@
 """What a cycle and a start ask of the database does not grow with what they are about: statements, not seconds."""
 
-import make
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
@@ -10,6 +9,7 @@ from jobs.states import JobState, TaskState
 from quotas.models import Holding
 from scheduler import tasks
 from scheduler.models import Lease
+from tests import make
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -4,7 +4,6 @@ import time
 from datetime import timedelta
 from uuid import uuid4
 
-import make
 import pytest
 from django.core.management import CommandError, call_command
 from django.utils import timezone
@@ -20,6 +19,7 @@ from scheduler.management.commands import strangers as command
 from scheduler.reconcile.actions import decode_action, encode_action, run_actions
 from scheduler.reconcile.compare import Forget, Stop
 from scheduler.reconcile.orphans import SEARCH_EVERY_S, UNKNOWN_S, OrphanCleanup, load_orphans
+from tests import make
 from tests.fakes.runtime import FakeRuntime
 from tests.scheduler.test_watching import Scene
 

@@ -3,7 +3,6 @@
 import json
 from io import StringIO
 
-import make
 import pytest
 from django.core.management import call_command
 
@@ -14,6 +13,7 @@ from runtimes.local.runtime import LocalRuntime
 from scheduler import tasks
 from scheduler.inventory.nodes import record_inventory
 from scheduler.loading.snapshots import build_node_layout
+from tests import make
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

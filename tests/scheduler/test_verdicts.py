@@ -3,7 +3,6 @@
 import time
 from types import SimpleNamespace
 
-import make
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
@@ -15,6 +14,7 @@ from jobs.submit import submit_job
 from quotas.models import Quota
 from quotas.services import get_default_limit
 from scheduler.preview import feasibility_cache, preview
+from tests import make
 
 pytestmark = pytest.mark.django_db
 

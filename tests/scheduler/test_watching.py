@@ -4,7 +4,6 @@ import http.client
 import threading
 import time
 
-import make
 import pytest
 from celery import current_app
 from django.utils import timezone
@@ -23,6 +22,7 @@ from scheduler.models import Lease
 from scheduler.reconcile.actions import FencedAction, decode_action, encode_action
 from scheduler.reconcile.compare import Forget, Start, Stop
 from scheduler.reconcile.watch_loop import AGAIN_S, TIDY_S, WatchLoop, WatchStale
+from tests import make
 from tests.fakes.runtime import FakeRuntime
 
 T = TaskState
@@ -229,7 +229,7 @@ def test_no_round_waits_for_the_tidying(scene, monkeypatch):
 def test_a_cycle_waits_for_no_deeds():
     with current_app.connection_for_write() as connection, connection.channel() as channel:
         for queue in ("scheduler", "default"):  # of other tests, which nobody took
-            channel.queue_purge(queue)
+            channel.queue_purge(queue)  # type: ignore[attr-defined]
     for number in range(4):
         command.send([FencedAction(Forget(f"{number:032x}"), 1)])
     for _ in range(4):
@@ -241,7 +241,7 @@ def taken(count: int) -> list[str]:
     """So many messages in the order in which a worker takes them, one at a time."""
     found: list[str] = []
     with current_app.connection_for_read() as connection, connection.channel() as channel:
-        channel.basic_qos(0, 1, False)
+        channel.basic_qos(0, 1, False)  # type: ignore[attr-defined]
         queues = [Queue("scheduler"), Queue("default")]
         with Consumer(channel, queues, on_message=lambda each: (found.append(each.headers["task"]), each.ack())):
             while len(found) < count:

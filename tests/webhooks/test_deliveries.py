@@ -4,12 +4,12 @@ import hashlib
 import hmac
 import json
 
-import make
 import pytest
 from django.db import transaction
 
 from events.bus import SYSTEM, record
 from events.models import Event
+from tests import make
 from webhooks.models import Delivery, Webhook
 from webhooks.signing import build_request, secret_of
 

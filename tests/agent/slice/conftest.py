@@ -1,7 +1,8 @@
 """Slices of the library that is built once for all its tests."""
 
 import pytest
-from agent_slice import LIMIT, Built, Slice, build_once
+
+from tests.agent_slice import LIMIT, Built, Slice, build_once
 
 
 @pytest.fixture(scope="session")

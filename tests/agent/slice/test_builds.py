@@ -3,7 +3,8 @@
 import shutil
 
 import pytest
-from agent_slice import LIMIT, MIB, SOURCES, Built, run
+
+from tests.agent_slice import LIMIT, MIB, SOURCES, Built, run
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 AARCH64 = "aarch64-linux-gnu-gcc"

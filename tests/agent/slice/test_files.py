@@ -4,7 +4,8 @@ import os
 import random
 
 import pytest
-from agent_slice import CARDS, LIMIT, MIB, run
+
+from tests.agent_slice import CARDS, LIMIT, MIB, run
 
 NOT_READY = 802
 

@@ -7,7 +7,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from agent_slice import CARDS, MIB, SOURCES, Built, must
+
+from tests.agent_slice import CARDS, MIB, SOURCES, Built, must
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="NOT ROOT: only root mounts.")
 SHIMS = ("libcuda.so.1", "libnvidia-ml.so.1")

@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 
-from agent_slice import CARDS, LIMIT, MIB, run
+from tests.agent_slice import CARDS, LIMIT, MIB, run
 
 ASK = """
 import json, pynvml as n

@@ -8,7 +8,8 @@ import subprocess
 import time
 
 import pytest
-from agent_slice import LIMIT, MIB, must, run
+
+from tests.agent_slice import LIMIT, MIB, must, run
 
 ROUNDS = 60  # more in the slow run
 

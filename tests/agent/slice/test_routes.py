@@ -4,7 +4,8 @@ import re
 import sys
 
 import pytest
-from agent_slice import CARDS, LIMIT, MIB, SOURCES, must, run
+
+from tests.agent_slice import CARDS, LIMIT, MIB, SOURCES, must, run
 
 CTYPES = """
 import ctypes, sys

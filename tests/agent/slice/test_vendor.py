@@ -9,7 +9,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from agent_slice import CARDS, LIMIT, SOURCES, must, run
+
+from tests.agent_slice import CARDS, LIMIT, SOURCES, must, run
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

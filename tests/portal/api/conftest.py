@@ -1,8 +1,9 @@
 """The cast, each with a token of all scopes."""
 
-import make
 import pytest
-from api_client import Api
+
+from tests import make
+from tests.api_client import Api
 
 
 @pytest.fixture

@@ -1,8 +1,6 @@
 """Agents by REST: an agent speaks for its own machine only, and never raises what an admin approved."""
 
-import make
 import pytest
-from api_client import Api
 from django.utils import timezone
 
 from cluster.models import Agent, Enrolment, Gpu
@@ -10,6 +8,8 @@ from events.models import Event
 from runtimes.contract.node import NodeView
 from scheduler.inventory.nodes import convert_card, record_inventory
 from scheduler.reconcile.compare import load_rows
+from tests import make
+from tests.api_client import Api
 
 pytestmark = pytest.mark.django_db
 OTHER_KEY = "tag_" + "o" * 43

@@ -2,11 +2,11 @@
 
 import json
 
-import make
 import pytest
-from api_client import Api
 
 from jobs.models import Job
+from tests import make
+from tests.api_client import Api
 
 pytestmark = pytest.mark.django_db
 SECRETS = ("secret-plan", "ada", "hush", "echo it")

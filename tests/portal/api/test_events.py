@@ -5,9 +5,7 @@ import json
 import threading
 from contextlib import suppress
 
-import make
 import pytest
-from api_client import BASE, Api
 from asgiref.sync import sync_to_async
 from django.db import connection, connections, transaction
 from django.test import AsyncClient
@@ -19,6 +17,8 @@ from jobs.control import hold_job
 from portal.api.events import events, hub
 from portal.api.events.order import SettledIds
 from portal.pages.jobs.history import history_of
+from tests import make
+from tests.api_client import BASE, Api
 
 pytestmark = pytest.mark.django_db(transaction=True)
 LINES = "application/x-ndjson"
@@ -49,7 +49,7 @@ class Client:
     async def open(self, **query: object):
         self.response = await AsyncClient().get(f"{BASE}events", query, headers=self.headers)
         assert self.response.status_code == 200, self.response.content
-        self.pieces = self.response.streaming_content.__aiter__()
+        self.pieces = self.response.streaming_content.__aiter__()  # type: ignore[attr-defined]
         return self
 
     async def until(self, *words: str) -> str:

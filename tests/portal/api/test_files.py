@@ -11,9 +11,7 @@ import tarfile
 from datetime import timedelta
 from uuid import uuid4
 
-import make
 import pytest
-from api_client import Api
 from asgiref.sync import sync_to_async
 from django.db import connections
 from django.test import AsyncClient
@@ -25,6 +23,8 @@ from files.models import PlaceUsage, Upload
 from files.user_areas import find_file_area
 from runtimes.storage.areas import get_area_path
 from runtimes.storage.file_child import PART
+from tests import make
+from tests.api_client import Api
 
 pytestmark = pytest.mark.django_db
 PIECE = "application/offset+octet-stream"

@@ -2,13 +2,13 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
-import make
 import pytest
-from api_client import Api
 from django.db import connection
 
 from jobs.models import Job
 from portal.access.redacted_rows import list_queue_rows
+from tests import make
+from tests.api_client import Api
 
 JOB = {"run": "true", "name": "once"}
 

@@ -1,12 +1,12 @@
 """The catalogue and the logins by REST."""
 
-import make
 import pytest
-from api_client import BASE, Api
 
 from cluster.models import Cached
 from images.models import Image, Login
 from runtimes.images.names import make_image_key
+from tests import make
+from tests.api_client import BASE, Api
 
 pytestmark = pytest.mark.django_db
 LINE = {"alias": "torch", "reference": "registry.corp/nlp/train:3", "team": "nlp"}

@@ -1,10 +1,10 @@
 """Jobs by REST: the happy path, the stranger, the page, the verb."""
 
-import make
 import pytest
 
 from jobs.models import Job
 from jobs.states import TaskState
+from tests import make
 
 pytestmark = pytest.mark.django_db
 

@@ -1,8 +1,6 @@
 """Lists and many: filters, sorts, fields, pages that hold under a sort; many jobs at once; how often one may call."""
 
-import make
 import pytest
-from described_world import make_room
 
 from accounts.ssh_keys import add_ssh_key
 from events.notices import notify
@@ -10,6 +8,8 @@ from jobs.models import Job, Priority
 from jobs.states import TaskState
 from notebooks.services import create_notebook, start_notebook
 from portal.api.about import describe
+from tests import make
+from tests.described_world import make_room
 
 pytestmark = pytest.mark.django_db
 OWN_SHAPE = {"/api/v1/quotas"}  # says one's own limits beside the rows

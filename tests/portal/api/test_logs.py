@@ -2,15 +2,15 @@
 
 import asyncio
 
-import make
 import pytest
-from api_client import Api
 from asgiref.sync import sync_to_async
 from django.db import connections
 
 from accounts.models import ApiToken
 from portal.api.jobs import logs
 from runtimes.log_store import LogStore
+from tests import make
+from tests.api_client import Api
 
 pytestmark = pytest.mark.django_db(transaction=True)
 COLOURED = b"\x1b[32mepoch 1\x1b[0m <b>\xff\n"

@@ -2,12 +2,12 @@
 
 from datetime import timedelta
 
-import make
 import pytest
-from api_client import BASE, Api
 from django.utils import timezone
 
 from cluster.models import Maintenance
+from tests import make
+from tests.api_client import BASE, Api
 
 pytestmark = pytest.mark.django_db
 

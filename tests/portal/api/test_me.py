@@ -1,12 +1,12 @@
 """The caller and the own tokens."""
 
-import make
 import pytest
-from api_client import Api
 from django.test import Client
 
 from accounts.models import ApiToken
 from accounts.services import SCOPES
+from tests import make
+from tests.api_client import Api
 
 pytestmark = pytest.mark.django_db
 ASK = {"name": "ci", "scopes": ["jobs:read"], "days": 30}

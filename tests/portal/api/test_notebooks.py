@@ -2,10 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
-import make
 import pytest
-from api_client import BASE, Api
-from described_world import make_room
 from django.db import connection
 
 from files.user_areas import find_file_area
@@ -13,6 +10,9 @@ from jobs.models import Job
 from notebooks.models import Notebook
 from portal.api.about import describe
 from runtimes.storage.areas import get_area_path
+from tests import make
+from tests.api_client import BASE, Api
+from tests.described_world import make_room
 
 pytestmark = pytest.mark.django_db
 

@@ -1,10 +1,10 @@
 """Plans and levers by REST: what would become of a job, nothing stored, and whose they are."""
 
-import make
 import pytest
 from django.conf import settings as conf
 
 from jobs.models import Job
+from tests import make
 
 pytestmark = pytest.mark.django_db
 

@@ -1,11 +1,11 @@
 """The policy of pools and their windows by REST: everybody reads them, admins change them."""
 
-import make
 import pytest
-from api_client import BASE, Api
 
 from cluster.models import Pool, Window
 from scheduler.reconcile.task_specs import build_task_spec
+from tests import make
+from tests.api_client import BASE, Api
 
 pytestmark = pytest.mark.django_db
 NIGHT = {"lender": "dev", "borrower": "train", "begins": "20:00", "ends": "08:00", "zone": "Asia/Shanghai"}

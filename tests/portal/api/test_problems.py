@@ -3,7 +3,6 @@
 import re
 from pathlib import Path
 
-import make
 import pytest
 from django.db import OperationalError, connection
 from psycopg.errors import LockNotAvailable
@@ -11,6 +10,7 @@ from psycopg.errors import LockNotAvailable
 from accounts.models import ApiToken, User
 from portal.api.http.problems import as_platform_error
 from portal.wording.errors import FIELD_MESSAGES
+from tests import make
 
 pytestmark = pytest.mark.django_db
 CORPUS = sorted((Path(__file__).parents[2] / "jobs/corpus").glob("*.yaml"))

@@ -1,12 +1,14 @@
 """The operations that generated requests leave out refuse as they are described: each status, by one request."""
 
-import make
-from described_world import World, make_room
+from typing import Any
+
 from django.core.signals import request_finished
 from django.db import close_old_connections
 from django.test import Client
 
 from portal.api.about import describe
+from tests import make
+from tests.described_world import World, make_room
 
 PIECE, GZIP = "application/offset+octet-stream", "application/gzip"
 OPERATIONS = {
@@ -23,7 +25,7 @@ AT_ZERO = {"Upload-Offset": "0"}
 CODE_MOST = 1 << 20
 
 # {(operation, status): what is other than in a request that would be answered}
-REFUSED = {
+REFUSED: dict[tuple[str, int], dict[str, Any]] = {
     **{(name, 401): {"token": False} for name in OPERATIONS},
     **{(name, 403): {"scope": "cluster:read"} for name in OPERATIONS},
     **{(name, 405): {"method": "put"} for name in OPERATIONS},

@@ -1,11 +1,11 @@
 """Another size for running slices by REST: who may, what is refused, and the words."""
 
-import make
 import pytest
-from api_client import Api
 
 from events.models import Event
 from jobs.models import Task
+from tests import make
+from tests.api_client import Api
 
 pytestmark = pytest.mark.django_db
 

@@ -5,11 +5,8 @@ import re
 from collections import defaultdict
 from pathlib import Path
 
-import make
 import pytest
 import schemathesis
-from api_client import Api
-from described_world import World, make_room
 from django.core.handlers.wsgi import WSGIHandler
 from django.core.signals import request_finished, request_started
 from django.db import close_old_connections
@@ -27,6 +24,9 @@ from common.secrets import digest_secret
 from jobs.jobfile.schema import job_schema
 from portal.api.about import describe
 from portal.api.urls import urlpatterns
+from tests import make
+from tests.api_client import Api
+from tests.described_world import World, make_room
 
 ROOT = Path(__file__).parents[3]
 # Streams by ASGI; what takes gzip or raw pieces only.

@@ -1,9 +1,9 @@
 """Webhooks by REST: made, changed, delivered, delivered once more; a team's for its leads, never for the stranger."""
 
-import make
 import pytest
-from api_client import BASE, Api
 
+from tests import make
+from tests.api_client import BASE, Api
 from webhooks.models import Delivery, Webhook
 
 pytestmark = pytest.mark.django_db

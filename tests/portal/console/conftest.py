@@ -1,8 +1,9 @@
 """People at the console: an admin, an auditor, and whoever else is signed in."""
 
-import make
 import pytest
 from django.test import Client
+
+from tests import make
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import re
 from datetime import time
 
-import make
 import pytest
 
 from accounts.models import Team, User
@@ -18,6 +17,7 @@ from quotas.models import Quota, UserLimit
 from scheduler.core.model.types import Policy
 from scheduler.core.placement.scores import SCORES, spread_scores, weigh_scores
 from scheduler.loading.snapshots import load_world
+from tests import make
 
 pytestmark = pytest.mark.django_db
 

@@ -3,11 +3,11 @@
 import re
 from datetime import timedelta
 
-import make
 import pytest
 from django.utils import timezone
 
 from cluster.models import Maintenance
+from tests import make
 
 pytestmark = pytest.mark.django_db
 ADD = "/console/cluster/maintenance/add/"

@@ -8,19 +8,19 @@ from dataclasses import dataclass, field
 from urllib.parse import parse_qs, urlsplit
 
 import aiohttp
-import make
 import pytest
 import uvicorn
 from aiohttp import web
 from asgiref.sync import sync_to_async
 from django.db import connections
 from django.test import Client
-from gateway_server import Server, Sockets
 from yarl import URL
 
 from jobs.models import Job
 from portal.access.app_links import link_to_port
 from portal.gateway.http.gateway import Gateway
+from tests import make
+from tests.gateway_server import Server, Sockets
 
 DECLARED = 7860
 MIB = 1024 * 1024

@@ -7,7 +7,6 @@ from datetime import timedelta
 from urllib.parse import urlsplit
 
 import aiohttp
-import make
 import pytest
 from asgiref.sync import sync_to_async
 from django.conf import settings
@@ -17,6 +16,7 @@ from django.db.models.functions import Now
 from accounts.models import ApiToken
 from jobs.task_access import derive_task_secret
 from portal.models import AppSession
+from tests import make
 
 SCRIPT = {"Accept": "application/json", "Sec-Fetch-Mode": "cors", "Sec-Fetch-Site": "same-origin"}
 

@@ -4,7 +4,6 @@ import asyncio
 from datetime import timedelta
 from urllib.parse import parse_qs, urlsplit
 
-import make
 import pytest
 from asgiref.sync import sync_to_async
 from django.db.models.functions import Now
@@ -12,6 +11,7 @@ from django.db.models.functions import Now
 from accounts.models import User
 from portal.access.app_links import link_to_port
 from portal.models import App, AppCode, AppSession
+from tests import make
 
 
 async def test_a_visitor_goes_to_the_portal_and_comes_back_to_where_they_wanted(world):

@@ -9,7 +9,6 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import parse_qs, urlsplit
 
-import make
 import pytest
 import uvicorn
 from aiohttp import web
@@ -19,13 +18,14 @@ from django.conf import settings as django_settings
 from django.core.handlers.asgi import ASGIHandler
 from django.db import connections
 from django.test import Client
-from gateway_server import Server, Sockets
 from playwright.sync_api import expect
 
 from portal.access.app_links import link_to_port
 from portal.gateway.http.gateway import Gateway
 from portal.live.websocket_urls import websocket_urls
 from portal.models import AppCode
+from tests import make
+from tests.gateway_server import Server, Sockets
 
 pytestmark = [
     pytest.mark.browser,

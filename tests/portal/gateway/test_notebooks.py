@@ -2,7 +2,6 @@
 
 from urllib.parse import urlsplit
 
-import make
 import pytest
 from asgiref.sync import sync_to_async
 
@@ -11,6 +10,7 @@ from jobs.states import TaskState
 from jobs.task_access import derive_task_secret
 from notebooks.models import Notebook
 from portal.access.app_links import link_to_notebook
+from tests import make
 
 
 @pytest.fixture

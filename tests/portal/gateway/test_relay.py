@@ -2,11 +2,11 @@
 
 import asyncio
 
-import make
 import pytest
 from asgiref.sync import sync_to_async
 
 from jobs.states import TaskState
+from tests import make
 
 MIB = 1024 * 1024
 IN_BUFFERS = 24  # MiB that the system's own buffers may hold between four sockets

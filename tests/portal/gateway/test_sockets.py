@@ -3,7 +3,6 @@
 import asyncio
 
 import aiohttp
-import make
 import pytest
 from asgiref.sync import sync_to_async
 from channels.layers import get_channel_layer
@@ -11,6 +10,7 @@ from django.db import OperationalError
 
 from accounts.services import suspend_person
 from events.bus import publish_recheck
+from tests import make
 
 MIB = 1024 * 1024
 PATIENCE_S = 10

@@ -3,7 +3,6 @@
 import re
 from datetime import timedelta
 
-import make
 import pytest
 from django.core.cache import cache
 from django.test import Client
@@ -12,6 +11,7 @@ from django.utils import timezone
 from accounts.models import ApiToken, LoginLink, TeamRole, User
 from accounts.services import SCOPES, invite_person, make_login_link
 from common import rates
+from tests import make
 
 pytestmark = pytest.mark.django_db
 NEW = "another long enough one"

@@ -2,7 +2,6 @@
 
 from datetime import timedelta
 
-import make
 import pytest
 from django.utils import timezone
 
@@ -12,6 +11,7 @@ from events.transitions import Move, advance
 from jobs.models import Job
 from portal.access.redacted_rows import list_node_views
 from portal.pages.cluster.machines import build_machines, show_ranges
+from tests import make
 
 pytestmark = pytest.mark.django_db
 PAGES = ("/cluster/", "/cluster/gpus/", "/nodes/n1/")

@@ -1,6 +1,5 @@
 """The pages of people's files: what they show, what they never show, and whose they are."""
 
-import make
 import pytest
 from asgiref.sync import async_to_sync
 from django.test import Client
@@ -9,6 +8,7 @@ from accounts.models import TeamRole
 from files.models import PlaceUsage
 from files.user_areas import find_file_area
 from runtimes.storage.areas import get_area_path
+from tests import make
 
 pytestmark = pytest.mark.django_db
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20

@@ -2,7 +2,6 @@
 
 from datetime import timedelta
 
-import make
 import pytest
 from django.utils import timezone
 
@@ -10,6 +9,7 @@ from jobs.control import hold_job
 from jobs.models import Job
 from jobs.states import TaskState
 from scheduler.models import Lease
+from tests import make
 
 pytestmark = pytest.mark.django_db
 

@@ -1,6 +1,5 @@
 """Images on pages: the catalogue, what a machine holds, the form's choice, and what a job runs."""
 
-import make
 import pytest
 from django.test import Client
 
@@ -8,6 +7,7 @@ from cluster.models import Cached
 from images.models import Image
 from portal.pages.jobs import submit
 from runtimes.images.names import make_image_key
+from tests import make
 
 pytestmark = pytest.mark.django_db
 DIGEST = "sha256:" + "a" * 64

@@ -1,10 +1,10 @@
 """The ways from a job's page into its tasks: terminal, ports and TensorBoard, each for whom it opens."""
 
-import make
 import pytest
 from django.test import Client
 
 from portal.access.app_links import link_to_port, link_to_tensorboard
+from tests import make
 
 pytestmark = pytest.mark.django_db
 

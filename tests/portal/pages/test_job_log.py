@@ -2,7 +2,6 @@
 
 from datetime import timedelta
 
-import make
 import pytest
 from django.utils import timezone
 
@@ -10,6 +9,7 @@ from cluster.models import Agent, Node
 from jobs.log_ingest import Piece, store_pieces
 from jobs.models import Task
 from jobs.states import TaskState
+from tests import make
 
 pytestmark = pytest.mark.django_db
 BEHIND, SILENT, COMING = "behind: more is written", "has been silent for", "the end of its log is on the way"
@@ -28,7 +28,7 @@ def page(db, client, settings, tmp_path):
         client.force_login(cast.ada)
         return client.get(f"/j/{job.public_id}/?tab=log").content.decode()
 
-    show.task = job.newest_tasks.get()
+    show.task = job.newest_tasks.get()  # type: ignore[attr-defined]
     return show
 
 

@@ -3,7 +3,6 @@
 import re
 from datetime import timedelta
 
-import make
 import pytest
 from asgiref.sync import sync_to_async
 from django.conf import settings as conf
@@ -17,6 +16,7 @@ from runtimes.log_store import LogStore
 from scheduler.commit.starting import start_jobs
 from scheduler.commit.steps import StartJob, TaskStart
 from scheduler.models import Lease
+from tests import make
 
 pytestmark = pytest.mark.django_db
 POSTS = ("stop", "retry", "hold", "release")

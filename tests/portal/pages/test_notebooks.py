@@ -2,7 +2,6 @@
 
 from datetime import timedelta
 
-import make
 import pytest
 from django.utils import timezone
 
@@ -13,6 +12,7 @@ from notebooks.models import Notebook
 from notebooks.services import create_notebook, start_notebook
 from scheduler.models import Lease
 from scheduler.preview.preview import check_possible
+from tests import make
 
 pytestmark = pytest.mark.django_db
 

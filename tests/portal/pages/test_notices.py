@@ -1,11 +1,11 @@
 """The bell: how many are unread, the list, the words, and the choice of what one is told."""
 
-import make
 import pytest
 
 from events.models import Notice, NoticeChoice
 from events.notices import notify
 from jobs.states import TaskState
+from tests import make
 
 pytestmark = pytest.mark.django_db
 

@@ -7,7 +7,6 @@ import mimetypes
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
-import make
 import pytest
 from django.conf import settings
 from django.db import connections
@@ -16,6 +15,7 @@ from playwright.sync_api import expect
 
 from accounts.models import User
 from scheduler.models import Lease
+from tests import make
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 

@@ -2,12 +2,12 @@
 
 from datetime import timedelta
 
-import make
 import pytest
 from django.utils import timezone
 
 from jobs.models import Job
 from scheduler.models import Forecast, Lease
+from tests import make
 
 pytestmark = pytest.mark.django_db
 

@@ -1,11 +1,11 @@
 """My quota: used, guarantee, borrowed and limit in words, and who in my team uses what."""
 
-import make
 import pytest
 
 from common.resources import show_gpu
 from portal.pages.cluster.quota import Line
 from quotas.models import Quota, UserLimit
+from tests import make
 
 pytestmark = pytest.mark.django_db
 

@@ -1,11 +1,11 @@
 """The control on a job's page that gives its slices another size."""
 
-import make
 import pytest
 from django.conf import settings
 from django.test import Client
 
 from jobs.models import Task
+from tests import make
 
 pytestmark = pytest.mark.django_db
 

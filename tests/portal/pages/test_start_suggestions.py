@@ -1,11 +1,11 @@
 """What would let a waiting job start sooner, on its page: asked for later, by its owner only."""
 
-import make
 import pytest
 from django.utils import timezone
 
 from jobs.models import Job
 from scheduler.models import Lease
+from tests import make
 
 pytestmark = pytest.mark.django_db
 

@@ -5,7 +5,6 @@ import json
 import re
 import tarfile
 
-import make
 import pytest
 from django.conf import settings as conf
 from django.core.files.uploadedfile import SimpleUploadedFile
@@ -17,6 +16,7 @@ from jobs.models import CodePack, Job
 from portal.pages.jobs.form import FIELDS, data_of, values_of
 from quotas.models import UserLimit
 from scheduler.models import Lease
+from tests import make
 
 pytestmark = pytest.mark.django_db
 

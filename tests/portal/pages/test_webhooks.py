@@ -2,10 +2,10 @@
 
 import re
 
-import make
 import pytest
 from django.db.models.functions import Now
 
+from tests import make
 from webhooks.models import Delivery, Webhook
 
 pytestmark = pytest.mark.django_db

@@ -6,11 +6,11 @@ import subprocess
 import sys
 from types import SimpleNamespace
 
-import make
 import pytest
 
 from accounts.ssh_keys import add_ssh_key
 from jobs.models import Task
+from tests import make
 from tests.runtimes.worlds import LocalWorld, wait_for
 from tests.ssh_gateway import ROOT, Gateway, nobody_is_inside
 

@@ -3,10 +3,10 @@
 import os
 import subprocess
 
-import make
 import pytest
 
 from accounts.models import SshKey
+from tests import make
 from tests.ssh_gateway import MIB, needs_sftp
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]

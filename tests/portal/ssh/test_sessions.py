@@ -4,8 +4,8 @@ import hashlib
 import os
 import subprocess
 import time
+from typing import Any
 
-import make
 import pytest
 from django.utils import timezone
 
@@ -13,6 +13,7 @@ from accounts.models import SshKey
 from accounts.ssh_keys import remove_ssh_key
 from events.models import Event
 from jobs.states import TaskState
+from tests import make
 from tests.runtimes.worlds import wait_for
 from tests.ssh_gateway import MIB, ssh
 
@@ -85,7 +86,7 @@ def test_a_session_is_in_the_history(world):
 @pytest.mark.slow
 def test_fifty_sessions_at_once(world):
     command = ["ssh", *world.gateway.options(), "-l", world.name, "127.0.0.1", "cat"]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     sessions = [subprocess.Popen(command, **pipes) for _ in range(50)]
     for number, session in enumerate(sessions):
         session.stdin.write(b"%d\n" % number)

@@ -31,7 +31,7 @@ def sftp(request, tmp_path):
         where = {"cwd": tmp_path / "here", "env": environment}
         return subprocess.run(command, input=text, capture_output=True, text=True, timeout=60, **where)
 
-    run.here, run.there = tmp_path / "here", tmp_path / "there"
+    run.here, run.there = tmp_path / "here", tmp_path / "there"  # type: ignore[attr-defined]
     return run
 
 

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-import make
 import pytest
 
 from cluster.models import Node, NodeState
@@ -26,6 +25,7 @@ from runtimes.images.registry import Reach, Unresolved, find_digest
 from scheduler.inventory.image_prepull import prepull_images
 from scheduler.models import Lease
 from scheduler.reconcile.task_specs import build_task_spec
+from tests import make
 from tests.registry_server import serve_registry
 from tests.runtimes.kubernetes.world import KubernetesWorld, wait_slowly
 

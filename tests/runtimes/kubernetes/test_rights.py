@@ -75,9 +75,9 @@ class Platform:
         if authority := config["clusters"][0]["cluster"].get("certificate-authority"):
             config["clusters"][0]["cluster"]["certificate-authority"] = str(known.parent / authority)
         config["users"][0]["user"] = {"token": answer["status"]["token"]}
-        path = Path(self.folder.name, "kubeconfig")
-        path.write_text(yaml.safe_dump(config))
-        return CredentialSource(path)
+        kubeconfig = Path(self.folder.name, "kubeconfig")
+        kubeconfig.write_text(yaml.safe_dump(config))
+        return CredentialSource(kubeconfig)
 
     def send(self, *, outer=(), inner=(), as_admin=False) -> str:
         """What the server says against this change of an ordinary task's pod, "" where it takes it. Nothing is made."""

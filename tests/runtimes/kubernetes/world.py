@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -37,6 +38,7 @@ class KubernetesWorld(World):
         self.runtime = self.another_runtime()
         self.api = self.runtime.api
         self.node, self.has_kubelet = self.find_node()
+        self.files = self.code = Path()  # world_with_files has them
 
     def another_runtime(self, **options) -> KubernetesRuntime:
         return KubernetesRuntime(**{**self.options, **options})
@@ -173,7 +175,7 @@ def pod_path(pod: dict) -> str:
     return f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}"
 
 
-def wait_slowly(look: Callable, tell: Callable[[], str] = lambda: "") -> object:
+def wait_slowly(look: Callable, tell: Callable[[], str] = lambda: "") -> Any:
     """As wait_for, for what takes seconds. tell: words for the failure."""
     until = time.monotonic() + DEADLINE_S
     while time.monotonic() < until:

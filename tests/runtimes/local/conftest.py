@@ -1,6 +1,7 @@
 """Machines for the local runtime's tests: as this kernel allows, and as kernels that allow less."""
 
 import os
+from typing import Any
 
 import pytest
 
@@ -9,7 +10,7 @@ from runtimes.local.shim.cgroups import WATCHDOG
 from tests.runtimes.local.doubled_driver import doubled_driver, have_doubled_card
 from tests.runtimes.worlds import LocalWorld
 
-WAYS = {
+WAYS: dict[str, dict[str, Any]] = {
     "all": {},
     "nothing": {"isolation": Isolation(SHARED, False, False), "memory": MemoryControl(WATCHDOG)},
 }
@@ -21,7 +22,7 @@ QUICK_WAYS = [
 """For what each way does by the same code."""
 
 
-@pytest.fixture(params=WAYS.values(), ids=WAYS.keys())
+@pytest.fixture(params=WAYS.values(), ids=list(WAYS))
 def world(request):
     world = LocalWorld(**request.param)
     yield world

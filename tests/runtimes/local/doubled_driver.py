@@ -9,7 +9,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from agent_slice import CARDS, NO_COMPILER, build_once
 
 from runtimes import slice_library
 from runtimes.gpu_sharing import ProbeFacts, choose_mode
@@ -17,6 +16,7 @@ from runtimes.local import plan
 from runtimes.local.node import inventory
 from runtimes.local.node.inventory import NodeCards
 from runtimes.local.node.simulated_cards import simulate_cards
+from tests.agent_slice import CARDS, NO_COMPILER, build_once
 
 UUID = CARDS[0]
 VERSION = "580.95.05"

@@ -26,7 +26,7 @@ def machine(tmp_path, monkeypatch):
             (path / name).write_bytes(head)
         return path
 
-    make.root = str(tmp_path)
+    make.root = str(tmp_path)  # type: ignore[attr-defined]
     return make
 
 

@@ -6,12 +6,12 @@ import signal
 from dataclasses import replace
 
 import pytest
-from mps_double import DoubledMps
 
 from agent.gpu.mps import Daemon
 from runtimes.contract.errors import Rejected
 from runtimes.contract.task import GpuShare
 from runtimes.local.slices import compute_sharing
+from tests.mps_double import DoubledMps
 from tests.runtimes.local.conftest import QUICK_WAYS
 from tests.runtimes.local.doubled_driver import UUID
 from tests.runtimes.local.test_access import running

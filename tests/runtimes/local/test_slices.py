@@ -6,7 +6,6 @@ import shutil
 import signal
 
 import pytest
-from agent_slice import MIB
 
 from runtimes import slice_library
 from runtimes.contract.access import PtySize
@@ -15,6 +14,7 @@ from runtimes.contract.task import GpuShare
 from runtimes.local import plan, processes
 from runtimes.local.shim import gpu_keeper
 from runtimes.local.slices import driver
+from tests.agent_slice import MIB
 from tests.runtimes.local.conftest import WAYS
 from tests.runtimes.local.doubled_driver import UUID, use_nvml
 from tests.runtimes.local.test_access import output, running
@@ -24,7 +24,7 @@ HALF = 16255
 OUT_OF_MEMORY = "2"
 
 
-@pytest.fixture(params=WAYS.values(), ids=WAYS.keys())
+@pytest.fixture(params=WAYS.values(), ids=list(WAYS))
 def world(request, make_world):
     return make_world(**request.param)
 
