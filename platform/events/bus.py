@@ -1,24 +1,32 @@
-"""Record events; on commit publish change messages and wake loops.
+"""Record events; on commit publish change messages and wake loops, in one callback for each connection.
 
 Messages and hints may be lost: pages refresh and loops run anyway. Neither may ever fail the transaction.
 """
 
 import asyncio
+import logging
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from asgiref.sync import async_to_sync
 from celery import current_app
 from channels.layers import BaseChannelLayer, get_channel_layer
 from django.conf import settings
+from django.db import DEFAULT_DB_ALIAS, connections, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Max, Model
 from django.utils.module_loading import import_string
+from redis.exceptions import RedisError
 
-from events import hints
+from common.cache_server import cache_server
 from events.models import Event
-from events.on_commit import collect_on_commit, once_on_commit
+
+log = logging.getLogger("tessera.bus")
+
+Flush = Callable[[Iterable[Any]], None]
 
 
 @dataclass(frozen=True)
@@ -46,6 +54,10 @@ SYSTEM = Actor("system")
 
 SEND_S = 2.0
 """How long a commit waits at most for change messages to be sent."""
+
+HINT_WAITS_S = 1.0
+"""After this another hint may be sent: the first was lost, or met a leader that will look once more."""
+HINT_EXPIRES_S = 5
 
 TEAM_KINDS = frozenset({"job", "task", "quota"})
 """Kinds of objects that the whole team may read. Others are their owner's."""
@@ -137,7 +149,7 @@ def publish_recheck(user_id: int) -> None:
 
 def hint(task: str) -> None:
     """On commit, ask a loop ("cycle", "reconcile") to run."""
-    once_on_commit(("hint", task), lambda: hints.request_run(task))
+    once_on_commit(("hint", task), lambda: request_run(task))
 
 
 def hint_sender() -> None:
@@ -166,7 +178,7 @@ def _send_all(messages: Iterable[tuple[str, dict]]) -> None:
 
 
 async def _send_messages(layer: BaseChannelLayer, messages: Iterable[tuple[str, dict]]) -> None:
-    """Send messages, for RING_S at most: a commit must not wait."""
+    """Send messages, for SEND_S at most: a commit must not wait."""
     async with asyncio.timeout(SEND_S):
         for group, message in messages:
             await layer.group_send(group, message)
@@ -174,3 +186,85 @@ async def _send_messages(layer: BaseChannelLayer, messages: Iterable[tuple[str, 
 
 def _hint_sender_now() -> None:
     current_app.send_task("portal.tasks.send", queue="outside", expires=5, retry=False)
+
+
+class Batch:
+    """What one transaction has collected: for each flush function the last value of each key."""
+
+    def __init__(self) -> None:
+        self._values: dict[Flush, dict[Hashable, Any]] = {}
+
+    def add(self, flush: Flush, key: Hashable, value: Any) -> None:
+        self._values.setdefault(flush, {})[key] = value
+
+    def run(self) -> None:
+        """Run each flush function once. What fails is logged: the commit is done."""
+        for flush, values in self._values.items():
+            try:
+                flush(values.values())
+            except Exception:
+                log.exception("%s failed after a commit", flush.__name__)
+
+
+_batches: WeakKeyDictionary[BaseDatabaseWrapper, tuple[Batch, Callable[[], None]]] = WeakKeyDictionary()
+
+
+def collect_on_commit(flush: Flush, key: Hashable, value: Any) -> None:
+    """Give `value` to `flush` on commit, together with this transaction's others; at once where there is none."""
+    if connections[DEFAULT_DB_ALIAS].in_atomic_block:
+        _current_batch().add(flush, key, value)
+    else:
+        batch = Batch()
+        batch.add(flush, key, value)
+        batch.run()
+
+
+def once_on_commit(key: Hashable, act: Callable[[], None]) -> None:
+    """Run `act` on commit, once for each key."""
+    collect_on_commit(_run_each, key, act)
+
+
+def _current_batch() -> Batch:
+    """Return the transaction's batch. A savepoint's rollback takes back a batch that was begun after it."""
+    connection = connections[DEFAULT_DB_ALIAS]
+    batch, run = _batches.get(connection, (None, None))
+    if batch is None or not any(item[1] is run for item in connection.run_on_commit):
+        batch = Batch()
+        run = batch.run  # a bound method is a new object each time it is read
+        _batches[connection] = batch, run
+        transaction.on_commit(run, robust=True)
+    return batch
+
+
+def _run_each(acts: Iterable[Callable[[], None]]) -> None:
+    for act in acts:
+        try:
+            act()
+        except Exception:
+            log.exception("a hint failed after a commit")
+
+
+def request_run(loop: str) -> None:
+    """Send the loop's task unless asked already. Raises OperationalError."""
+    if _is_first(loop):
+        current_app.send_task(f"scheduler.tasks.{loop}", queue="scheduler", expires=HINT_EXPIRES_S, retry=False)
+
+
+def clear_hint(loop: str) -> None:
+    """Clear the mark before reading the database, so later changes ask again."""
+    try:
+        cache_server().delete(_hint_key(loop))
+    except RedisError:
+        pass  # the mark expires by itself
+
+
+def _is_first(loop: str) -> bool:
+    try:
+        return bool(cache_server().set(_hint_key(loop), 1, nx=True, px=round(1000 * HINT_WAITS_S)))
+    except RedisError as away:
+        log.debug("whether %s was asked already is not known: %s", loop, away)
+        return True
+
+
+def _hint_key(loop: str) -> str:
+    return f"asked:{loop}"
