@@ -1,4 +1,4 @@
-"""Middleware: host, origin, security headers, language and error pages."""
+"""Middleware: probes, host, origin, security headers, language and error pages."""
 
 import logging
 import re
@@ -7,7 +7,8 @@ from collections.abc import Callable
 from urllib.parse import urlsplit
 
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest, HttpResponseRedirect
+from django.db import DatabaseError, connection
+from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest, HttpResponseRedirect, JsonResponse
 from django.utils import translation
 from django.utils.cache import patch_vary_headers
 from django.utils.translation import gettext as _
@@ -15,7 +16,6 @@ from django.utils.translation import gettext as _
 from common.errors import NotPermitted, PlatformError
 from portal.access.origin import count_session_cookies, get_portal_origin
 from portal.error_pages import show_failure
-from portal.health import LOOKS
 from portal.pages.frame import language_of
 
 log = logging.getLogger("tessera.portal")
@@ -42,7 +42,7 @@ class LocalhostRedirectMiddleware:
 
     @staticmethod
     def _is_page(path: str) -> bool:
-        return not path.startswith(API) and path not in LOOKS
+        return not path.startswith(API) and path not in PROBES
 
 
 class SecurityHeadersMiddleware:
@@ -164,3 +164,31 @@ class ErrorPagesMiddleware:
 
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
         return show_failure(request, error) if isinstance(error, PlatformError) else None
+
+
+class HealthMiddleware:
+    """Runs before the Host check: probes use the pod's address."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]):
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        if probe := PROBES.get(request.path):
+            return probe()
+        return self.get_response(request)
+
+
+def livez() -> JsonResponse:
+    return JsonResponse({"ok": True})
+
+
+def readyz() -> JsonResponse:
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1")
+    except DatabaseError:
+        return JsonResponse({"ok": False, "database": "does not answer"}, status=503)
+    return JsonResponse({"ok": True})
+
+
+PROBES = {"/livez": livez, "/readyz": readyz}

@@ -216,7 +216,7 @@ MIDDLEWARE = [
     "django.contrib.sessions.middleware.SessionMiddleware",
     "portal.middleware.SecurityHeadersMiddleware",
     "portal.middleware.SameOriginMiddleware",
-    "portal.health.HealthMiddleware",
+    "portal.middleware.HealthMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",

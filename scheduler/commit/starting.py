@@ -24,8 +24,8 @@ from quotas.models import RESOURCES, Amounts, Holding, Quota, UserLimit, list_su
 from quotas.services import ensure_user_limit, get_default_limit
 from scheduler.commit.steps import CardShare, StartJob, TaskStart
 from scheduler.lease import check_epoch
-from scheduler.loading.lending_windows import is_lent
 from scheduler.loading.running_jobs import get_time_s, may_be_stopped
+from scheduler.loading.windows import is_lent
 from scheduler.runtime import has_own_addresses
 
 NOTHING: Amounts = (0, 0, 0)

@@ -27,10 +27,9 @@ from scheduler.core.queueing.cycle_context import CycleMemo
 from scheduler.loading.cache_locations import CacheLocations, load_cache_locations
 from scheduler.loading.holdings import Holdings, load_holdings
 from scheduler.loading.json_rows import as_text, is_set, seconds
-from scheduler.loading.lending_windows import load_windows
-from scheduler.loading.maintenance_windows import load_maintenance_windows
 from scheduler.loading.row_cache import cached_rows, match_rows, memo_for
 from scheduler.loading.running_jobs import ArrayIndex, get_max_time_s, get_time_s, load_running, may_be_stopped
+from scheduler.loading.windows import load_maintenance_windows, load_windows
 
 NOTHING: Amounts = (0, 0, 0)
 

@@ -1,7 +1,7 @@
 """How tasks of a gang find each other, without any runtime."""
 
 from runtimes.contract.task import Peer, TaskSpec
-from runtimes.gangs import MOST_NAMED, build_gang_environment, build_gang_files
+from runtimes.environment import MOST_NAMED, build_gang_environment, build_gang_files
 
 HEAD = Peer("10.0.0.1", "head", 1, {6379: 23_001})
 WORKERS = (Peer("10.0.0.2", "gpu_worker", 8), Peer("10.0.0.3", "gpu_worker", 8))

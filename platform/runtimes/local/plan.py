@@ -8,8 +8,7 @@ from pathlib import Path
 import pynvml
 
 from runtimes.contract.task import Checkpoint, TaskSpec
-from runtimes.environment import build_task_environment
-from runtimes.gangs import build_gang_files
+from runtimes.environment import build_gang_files, build_task_environment
 from runtimes.gpu_sharing import build_slice_environment, list_watched_limits
 from runtimes.local.config import NodeContext
 from runtimes.local.node.isolation_probe import SOURCES

@@ -19,7 +19,7 @@ from jobs.resizing import resize_job
 from jobs.states import JobState
 from jobs.submit import submit_job
 from portal.api.http.bodies import JSON, MAX_JSON, MAX_YAML, YAML, media_type, read_body, read_json
-from portal.api.http.idempotency_header import KEY, read_key
+from portal.api.http.headers import KEY, read_key
 from portal.api.http.lists import (
     FieldsQuery,
     PageQuery,

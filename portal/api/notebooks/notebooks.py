@@ -18,9 +18,8 @@ from notebooks.services import (
 )
 from notebooks.states import NotebookState
 from portal.api.http.bodies import read_json
-from portal.api.http.etags import ETAG, IF_MATCH, etag_of, read_if_match
 from portal.api.http.fields import full_url
-from portal.api.http.idempotency_header import KEY, read_once
+from portal.api.http.headers import ETAG, IF_MATCH, KEY, etag_of, read_if_match, read_once
 from portal.api.http.lists import PageQuery, SortField, StatesField, list_of, page, read_moment, read_name
 from portal.api.notebooks.shapes import Changes, Farewell, Hours, Name, NewNotebook, NotebookShape, NotebookWhole, Start
 from portal.api.view import ApiView, read_query

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from runtimes.contract.errors import Rejected
 from runtimes.contract.task import TaskSpec
-from runtimes.gangs import MOST_NAMED, build_gang_files
+from runtimes.environment import MOST_NAMED, build_gang_files
 from runtimes.kubernetes.pods import names
 
 ACCOUNT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,31}")

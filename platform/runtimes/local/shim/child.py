@@ -12,7 +12,7 @@ import signal
 import sys
 
 from runtimes.local import isolation
-from runtimes.local.shim import cgroups, mounts, slice_mounts
+from runtimes.local.shim import cgroups, mounts
 
 FORWARDED = (signal.SIGTERM,)  # blocked until handled
 
@@ -30,9 +30,9 @@ def become_job(plan: dict, go: int, out: int, report: int) -> None:
             if plan["uid"] is not None:
                 copy = os.path.join(os.path.dirname(plan["scratch"]), "passwd")
                 isolation.name_account(copy, plan["uid"], plan["gid"], *plan["account"])
-            libraries = slice_mounts.open_files(plan)
+            libraries = mounts.open_slice_files(plan)
             isolation.hide_paths(plan["hide"], mounts.open_sources(plan))
-            slice_mounts.mount_files(libraries)
+            mounts.mount_slice_files(libraries)
             write_record(report, ready=True)
             _lead_namespace(plan, out, report)
         write_record(report, ready=True)
@@ -109,7 +109,7 @@ def enter_limits(plan: dict) -> None:
 
 def run_program(plan: dict, argv: list[str], env: dict[str, str], cwd: str, ends: tuple[int, int, int]) -> None:
     """Drop rights and exec argv. ends: stdin, stdout, stderr. Raises OSError."""
-    env = slice_mounts.add_library_path(plan, env)
+    env = mounts.add_library_path(plan, env)
     kept = [os.dup(fd) if fd < 3 else fd for fd in ends]  # not overwritten by dup2
     for target, fd in enumerate(kept):
         os.dup2(fd, target)

@@ -24,7 +24,7 @@ from runtimes.local.processes import (
     sum_proportional_mib,
     sum_resident_mib,
 )
-from runtimes.local.shim import cgroups, mounts, slice_mounts
+from runtimes.local.shim import cgroups, mounts
 from runtimes.local.shim.checkpoint_watch import CheckpointWatch
 from runtimes.local.shim.child import FORWARDED, become_job
 from runtimes.local.shim.gpu_memory_watchdog import GpuMemoryWatchdog
@@ -391,7 +391,7 @@ class Shim:
         if self.status and not self.cause:
             if self.pids_group is not None and cgroups.count_refused_forks(self.pids_group):
                 self.detail = f"It wanted more than {self.plan['processes_most']} processes and threads, its limit."
-            if refused := slice_mounts.count_refusals(self.plan):
+            if refused := mounts.count_refusals(self.plan):
                 self.detail = f"Its slice of GPU memory was full: refused requests for more: {refused}."
         if self.gpus is not None:
             self.gpus.stop()

@@ -5,7 +5,7 @@
     driver/                            the driver's, called by ours
     slicectl                           for shim and debugging
 
-First in LD_LIBRARY_PATH. In namespaces read-only but `usage`, and shim/slice_mounts.py mounts ours over all copies.
+First in LD_LIBRARY_PATH. In namespaces read-only but `usage`, and shim/mounts.py mounts ours over all copies.
 """
 
 import os
