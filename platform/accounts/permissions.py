@@ -1,5 +1,7 @@
 """Permissions, action by role. Objects of other teams are filtered out before (404)."""
 
+from collections.abc import Iterable
+
 from django.db.models import QuerySet
 
 from accounts.models import Membership, Team, TeamRole, User
@@ -63,3 +65,19 @@ def require(user: User, action: str, team: Team | None = None, owner_id: int | N
     """Raise NotPermitted, naming the roles that could."""
     if not may(user, action, team, owner_id):
         raise NotPermitted(action=action, needs=sorted(PERMISSIONS[action]))
+
+
+def find_refusals(user: User, action: str, objects: Iterable[tuple[int, Team, int | None]]) -> dict[int, NotPermitted]:
+    """Ask for many objects, each (id, team, owner's id), and return by id why some are refused.
+
+    Each team is asked once for the user's own objects and once for others'.
+    """
+    answers: dict[tuple[int, bool], bool] = {}
+    refused = {}
+    for pk, team, owner_id in objects:
+        alike = team.pk, owner_id == user.pk
+        if alike not in answers:
+            answers[alike] = may(user, action, team, owner_id)
+        if not answers[alike]:
+            refused[pk] = NotPermitted(action=action, needs=sorted(PERMISSIONS[action]))
+    return refused

@@ -1,42 +1,60 @@
 """Request a stop, hold, release or retry of a job."""
 
+from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 from django.db import transaction
 from django.db.models.functions import Now
 
 from accounts.models import User
-from accounts.permissions import require
-from common.errors import Conflict
-from events.bus import Actor, hint, record
-from jobs.lifecycle import TaskMove, load_attempt, lock_job, move_tasks, requeue_job
+from accounts.permissions import find_refusals, require
+from common.errors import Conflict, NotPermitted
+from events.bus import Actor, EventLine, hint, record, record_all
+from jobs.lifecycle import TaskMove, load_attempts, lock_job, lock_jobs, move_tasks, requeue_job
 from jobs.models import Job
 from jobs.states import JobState, TaskState
 from quotas.services import admit_waiting_job
 
 
-@transaction.atomic
 def stop_job(*, actor: User, job: Job, reason: str = "stopped_by_user") -> Job:
     """Request a stop, if none was. A waiting job is cancelled at once."""
     require(actor, "job.stop", job.team, job.user_id)
     return end_job(by=actor.as_actor, job=job, reason=reason)
 
 
-@transaction.atomic
+def stop_jobs(*, actor: User, jobs: Sequence[Job]) -> dict[int, Job | NotPermitted]:
+    """Request stops in few statements, and return by id each job as it is then, or why it was refused."""
+    refusals = find_refusals(actor, "job.stop", ((job.pk, job.team, job.user_id) for job in jobs))
+    permitted = [job for job in jobs if job.pk not in refusals]
+    return {**refusals, **end_jobs(by=actor.as_actor, jobs=permitted, reason="stopped_by_user")}
+
+
 def end_job(*, by: Actor, job: Job, reason: str) -> Job:
     """Request a stop without a permission check, such as at a time limit."""
-    job = lock_job(job.pk)
-    if job.is_final or job.stop_requested_at is not None:
-        return job
-    _write(job, stop_requested_at=Now(), stop_requested_by=by.name, stop_reason=reason)
-    record(job, "stop_requested", actor=by, params={"reason": reason})
-    waiting = [task for task in load_attempt(job) if task.state == TaskState.PENDING]
+    return end_jobs(by=by, jobs=[job], reason=reason)[job.pk]
+
+
+@transaction.atomic
+def end_jobs(*, by: Actor, jobs: Sequence[Job], reason: str) -> dict[int, Job]:
+    """Request stops without a permission check, all or none, and return the jobs by id, as they are then."""
+    keys = [job.pk for job in jobs]
+    going = [job for job in lock_jobs(keys) if not job.is_final and job.stop_requested_at is None]
+    if going:
+        wish = {"stop_requested_at": Now(), "stop_requested_by": by.name, "stop_reason": reason}
+        Job.objects.filter(pk__in=[job.pk for job in going]).update(**wish)
+        record_all([EventLine(job, {"reason": reason}) for job in going], "stop_requested", actor=by)
+        _cancel_waiting_tasks([job.pk for job in going], by=by, reason=reason)
+        hint("reconcile")
+    return Job.objects.with_names().in_bulk(keys)
+
+
+def _cancel_waiting_tasks(keys: Sequence[int], *, by: Actor, reason: str) -> None:
+    """Stop the tasks that did not start. The jobs are read again: their next states depend on the request."""
+    tasks = chain.from_iterable(load_attempts(Job.objects.filter(pk__in=keys)).values())
+    waiting = [TaskMove(task, TaskState.STOPPED, reason) for task in tasks if task.state == TaskState.PENDING]
     if waiting:
-        job.refresh_from_db()  # its next state depends on the request
-    for task in waiting:
-        move_tasks([TaskMove(task, TaskState.STOPPED, reason)], actor=by)
-    hint("reconcile")
-    return load_with_names(job)
+        move_tasks(waiting, actor=by)
 
 
 @transaction.atomic

@@ -1,7 +1,8 @@
 """API of jobs."""
 
 import re
-from collections.abc import Callable
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from django.db.models import Prefetch, Q, prefetch_related_objects
 from drf_spectacular.utils import OpenApiResponse, extend_schema
@@ -11,7 +12,7 @@ from rest_framework.response import Response
 
 from common.errors import NotFound, PlatformError
 from events.models import Event
-from jobs.control import hold_job, release_job, retry_job, stop_job
+from jobs.control import hold_job, release_job, retry_job, stop_job, stop_jobs
 from jobs.jobfile.load import load_jobfile, load_json
 from jobs.jobfile.parse import parse_spec
 from jobs.models import Job, JobKind, JobQuerySet, Task
@@ -202,33 +203,42 @@ class BulkResults(serializers.Serializer):
 
 
 class JobsAction(ApiView):
-    """Base of actions on many jobs, each in its own transaction."""
+    """Base of actions on many jobs. One job's refusal is not the request's."""
 
     scopes = {"POST": ("jobs:write",)}
-    service: Callable[..., Job]
 
     @extend_schema(request={JSON: BulkAsk}, responses=BulkResults)
     def post(self, request: Request) -> Response:
         ids = dict.fromkeys(read_json(request, BulkAsk)["ids"])
-        return Response({"results": [self._do(request, job_id) for job_id in ids]})
+        jobs = _find_many(request, ids)
+        done = self.act(request, [*jobs.values()])
+        answers = {job_id: done[job.pk] for job_id, job in jobs.items()}
+        results = [
+            _show_result(job_id, answers.get(job_id) or NotFound(kind="job", id=job_id), request) for job_id in ids
+        ]
+        return Response({"results": results})
 
-    def _do(self, request: Request, job_id: str) -> dict:
-        """One job's refusal is not the request's."""
-        try:
-            job = type(self).service(actor=request.user, job=_find_one(request, job_id))
-        except PlatformError as error:
-            return {"id": job_id, "ok": False, "state": None, "error": problem(error, request)}
-        return {"id": job_id, "ok": True, "state": job.state.lower(), "error": None}
+    @abstractmethod
+    def act(self, request: Request, jobs: Sequence[Job]) -> Mapping[int, Job | PlatformError]:
+        """Return by id each job as it is then, or why it was refused."""
 
 
 class JobsStop(JobsAction):
+    """All in one transaction, with as many statements for a hundred as for one."""
+
     operations = {"POST": "stop_jobs"}
-    service = staticmethod(stop_job)
+
+    def act(self, request: Request, jobs: Sequence[Job]) -> Mapping[int, Job | PlatformError]:
+        return stop_jobs(actor=request.user, jobs=jobs)
 
 
 class JobsRetry(JobsAction):
+    """Each in its own transaction: whether a person may have one more job depends on those before."""
+
     operations = {"POST": "retry_jobs"}
-    service = staticmethod(retry_job)
+
+    def act(self, request: Request, jobs: Sequence[Job]) -> Mapping[int, Job | PlatformError]:
+        return {job.pk: _retry(request, job) for job in jobs}
 
 
 class JobWait(ApiView):
@@ -293,9 +303,21 @@ def filter_jobs(jobs: JobQuerySet, query: dict, request: Request) -> JobQuerySet
     return jobs
 
 
-def _find_one(request: Request, job_id: str) -> Job:
-    named = JOB_ID.fullmatch(job_id)
-    job = Job.objects.visible_to(request.user).with_names().filter(pk=named[1]).first() if named else None
-    if job is None:
-        raise NotFound(kind="job", id=job_id)
-    return job
+def _find_many(request: Request, ids: Iterable[str]) -> dict[str, Job]:
+    """Return those of the jobs that the person sees."""
+    keys = {job_id: int(named[1]) for job_id in ids if (named := JOB_ID.fullmatch(job_id))}
+    found = Job.objects.visible_to(request.user).with_names().in_bulk(keys.values())
+    return {job_id: found[pk] for job_id, pk in keys.items() if pk in found}
+
+
+def _retry(request: Request, job: Job) -> Job | PlatformError:
+    try:
+        return retry_job(actor=request.user, job=job)
+    except PlatformError as error:
+        return error
+
+
+def _show_result(job_id: str, answer: Job | PlatformError, request: Request) -> dict:
+    if isinstance(answer, Job):
+        return {"id": job_id, "ok": True, "state": answer.state.lower(), "error": None}
+    return {"id": job_id, "ok": False, "state": None, "error": problem(answer, request)}

@@ -1,8 +1,11 @@
 """Lists and many: filters, sorts, fields, pages that hold under a sort; many jobs at once; how often one may call."""
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from accounts.ssh_keys import add_ssh_key
+from events.models import Event
 from events.notices import notify
 from jobs.models import Job, Priority
 from jobs.states import TaskState
@@ -133,6 +136,22 @@ def test_many_are_stopped_and_each_answer_stands_by_itself(ada, bob, cast):
     codes = [results[name]["error"]["code"] for name in (theirs.public_id, secret.public_id, "nb-1")]
     assert codes == ["not_permitted", "not_found", "not_found"]
     assert Job.objects.get(pk=secret.pk).stop_requested_at is None
+
+
+def test_fourteen_stops_take_as_many_statements_as_two(ada, cast):
+    """Of waiting and running jobs alike; one by one each took thirty, and a hundred 20 s beside a cycle."""
+    few, many = ([make.job(cast.ada, pool="dev", gpu="1/8") for _ in range(count)] for count in (2, 14))
+    for job in (*few[:1], *many[:7]):
+        make.start(job)
+    costs = []
+    for jobs in few, many:
+        with CaptureQueriesContext(connection) as seen:
+            results = ada.post("jobs:stop", {"ids": [job.public_id for job in jobs]}).json()["results"]
+        costs.append(len(seen))
+        assert [row["state"] for row in results] == ["running"] * (len(jobs) // 2) + ["cancelled"] * (len(jobs) // 2)
+    assert costs[1] <= costs[0] <= 40
+    events = Event.objects.filter(verb="stop_requested", kind=Job.KIND)
+    assert {(event.object_id, event.actor) for event in events} == {(job.pk, "ada") for job in (*few, *many)}
 
 
 def test_many_are_retried(ada, cast):
