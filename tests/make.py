@@ -90,9 +90,9 @@ def admin(name: str = "root", **fields) -> User:
     return user(name, platform_role="admin", **fields)
 
 
-def token(person: User, *scopes: str) -> str:
+def token(person: User, *scopes: str, days: int = 90) -> str:
     """The secret of a new token: of all scopes where none is named."""
-    return create_token(user=person, name="test", scopes=list(scopes or SCOPES), days=1)[1]
+    return create_token(user=person, name="test", scopes=list(scopes or SCOPES), days=days)[1]
 
 
 def expired_token(person: User) -> str:

@@ -5,8 +5,20 @@ from django.utils.translation import gettext_lazy as _
 FIELD_MESSAGES = {
     "bad_value": _("%(field)s is not valid: %(why)s"),
     "in_the_past": _("This date has passed. Choose a later day, or none."),
+    "outlives_token": _(
+        "A token never outlives the token that creates it, which expires at %(until)s. Choose at most %(largest)s "
+        "days, or leave “days” out: then both expire together."
+    ),
+    "outlives_token.none": _(
+        "A token never outlives the token that creates it, which expires in less than a day, at %(until)s. Leave "
+        "“days” out: then both expire together."
+    ),
     "range_used_up": _(
         "Every number from %(min)s to %(max)s is in use. Ask an administrator to widen the range in the settings."
+    ),
+    "scope_beyond_token": _(
+        "A token has no scope that the token which creates it lacks, and this one lacks “%(scope)s”. Choose from: "
+        "%(known)s, or create it in the portal, under API tokens."
     ),
     "ssh_key_of_another": _("This key belongs to another account. Create your own key: ssh-keygen -t ed25519"),
     "ssh_key_too_many": _("You already have %(max)s keys. Remove one that you do not use."),

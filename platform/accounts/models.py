@@ -163,13 +163,14 @@ class ApiTokenQuerySet(CredentialQuerySet):
 
 
 class ApiToken(Credential):
-    """An API token: shown once, stored as a digest, limited by scopes."""
+    """An API token: shown once, stored as a digest, limited by scopes. made_by: the token that asked for it."""
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="api_tokens")
     prefix = models.CharField(max_length=16)
     digest = models.CharField(max_length=64, unique=True)
     scopes = ArrayField(models.CharField(max_length=32), default=list)
     revoked_at = models.DateTimeField(null=True)
+    made_by = models.ForeignKey("self", null=True, on_delete=models.CASCADE, related_name="+")
 
     objects = ApiTokenQuerySet.as_manager()
 

@@ -1,6 +1,7 @@
 """Change accounts, teams, tokens and one-time links."""
 
 import secrets
+from collections import defaultdict
 from datetime import datetime, timedelta
 
 from django.conf import settings
@@ -13,7 +14,7 @@ from django.utils import timezone
 
 from accounts.models import ApiToken, LoginLink, Membership, PlatformRole, SshKey, Team, TeamRole, User
 from accounts.permissions import require
-from common.errors import FieldError, InvalidInput, NameTaken, NotFound
+from common.errors import FieldError, InvalidInput, NameTaken, NotFound, NotSignedIn
 from common.secrets import digest_secret
 from events.bus import publish_recheck, record
 
@@ -29,6 +30,7 @@ SCOPES = (
     "tokens:write",
     "webhooks:write",
 )
+TOKEN_DAYS = 90
 TOKEN_DAYS_MAX = 366
 LINK_LIFETIME = timedelta(hours=24)
 INVITATION_LIFETIME = timedelta(days=7)
@@ -103,24 +105,25 @@ def set_password(user: User, password: str, *, pointer: str) -> None:
     user.set_password(password)
 
 
+@transaction.atomic
 def create_token(
-    *, user: User, name: str, scopes: list[str], days: int, within: list[str] | None = None
+    *, user: User, name: str, scopes: list[str], days: int | None = None, made_by: ApiToken | None = None
 ) -> tuple[ApiToken, str]:
-    """Return a new token and its secret, shown only once. within: scopes of the requesting token."""
-    allowed = set(SCOPES if within is None else within)
-    errors = [
-        FieldError("/scopes", "unknown_scope", {"scope": s, "known": ", ".join(sorted(allowed))})
-        for s in scopes
-        if s not in allowed
-    ]
-    if not scopes:
-        errors.append(FieldError("/scopes", "required"))
-    if not 1 <= days <= TOKEN_DAYS_MAX:
-        errors.append(FieldError("/days", "out_of_range", {"min": 1, "max": TOKEN_DAYS_MAX}))
+    """Return a new token and its secret, shown only once.
+
+    made_by: the token that asks; the new one has no scope beyond it and never outlives it. days: TOKEN_DAYS if None,
+    or less where made_by ends before. Raises InvalidInput.
+    """
+    _lock_tokens(user)
+    if made_by is not None and not ApiToken.objects.live().filter(pk=made_by.pk).exists():
+        raise NotSignedIn("bad_token")
+    end = made_by.expires_at if made_by else None
+    errors = [*_check_scopes(scopes, made_by), *_check_days(days, end)]
     if not name.strip() or len(name) > 64 or not name.isprintable():
         errors.append(FieldError("/name", "bad_name", {"max": 64}))
     if errors:
         raise InvalidInput(errors)
+    expires_at = timezone.now() + timedelta(days=TOKEN_DAYS if days is None else days)
     secret = "tes_" + secrets.token_urlsafe(32)
     token = ApiToken.objects.create(
         user=user,
@@ -128,14 +131,56 @@ def create_token(
         prefix=secret[:10],
         digest=digest_secret(secret),
         scopes=sorted(set(scopes)),
-        expires_at=timezone.now() + timedelta(days=days),
+        expires_at=min(expires_at, end or expires_at),
+        made_by=made_by,
     )
     return token, secret
 
 
+@transaction.atomic
 def revoke_token(*, user: User, token_id: int) -> None:
-    if not ApiToken.objects.filter(user=user, pk=token_id, revoked_at__isnull=True).update(revoked_at=Now()):
+    """Revoke a token and every token that it created, directly or not."""
+    _lock_tokens(user)
+    makers = dict(ApiToken.objects.filter(user=user, revoked_at__isnull=True).values_list("pk", "made_by"))
+    if token_id not in makers:
         raise NotFound(kind="token", id=token_id)
+    made = defaultdict(list)
+    for pk, maker in makers.items():
+        made[maker].append(pk)
+    ended = [token_id]
+    for pk in ended:
+        ended.extend(made[pk])
+    ApiToken.objects.filter(pk__in=ended).update(revoked_at=Now())
+
+
+def _lock_tokens(user: User) -> None:
+    """Let no token of the person be created while another is revoked: a revoked one would leave the new one alive."""
+    list(User.objects.select_for_update(no_key=True).filter(pk=user.pk).values_list("pk"))
+
+
+def _check_scopes(scopes: list[str], made_by: ApiToken | None) -> list[FieldError]:
+    if not scopes:
+        return [FieldError("/scopes", "required")]
+    allowed = set(SCOPES) & set(made_by.scopes if made_by else SCOPES)
+    known = ", ".join(sorted(allowed))
+    return [
+        FieldError(
+            "/scopes", "scope_beyond_token" if scope in SCOPES else "unknown_scope", {"scope": scope, "known": known}
+        )
+        for scope in scopes
+        if scope not in allowed
+    ]
+
+
+def _check_days(days: int | None, end: datetime | None) -> list[FieldError]:
+    """Refuse days that are out of range, or after `end`: a promise of days is kept or refused, and never cut short."""
+    if days is None:
+        return []
+    if not 1 <= days <= TOKEN_DAYS_MAX:
+        return [FieldError("/days", "out_of_range", {"min": 1, "max": TOKEN_DAYS_MAX})]
+    if end is not None and days > (left := (end - timezone.now()).days):
+        return [FieldError("/days", "outlives_token", {"largest": left, "until": end.timestamp()})]
+    return []
 
 
 def note_use(credential: ApiToken | SshKey) -> None:

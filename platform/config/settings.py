@@ -151,7 +151,7 @@ TESSERA_REGISTRY_PRIVATE = env_list("TESSERA_REGISTRY_PRIVATE", LOOPBACK if TESS
 TESSERA_REGISTRY_CA = env_text("TESSERA_REGISTRY_CA")
 TESSERA_REGISTRY_PLAIN = env_list("TESSERA_REGISTRY_PLAIN")
 
-# API calls of one token or session: (count, seconds); 0 = no limit.
+# API calls of one person, by all tokens and sessions together, or of one agent: (count, seconds); 0 = no limit.
 TESSERA_RATES = {
     "calls": (env_int("TESSERA_RATE_CALLS", 200), 10),
     "submits": (env_int("TESSERA_RATE_SUBMITS", 60), 60),

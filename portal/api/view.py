@@ -14,6 +14,7 @@ from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
+from cluster.models import Agent
 from common.errors import TooManyRequests
 from common.rates import Window, count_uses
 
@@ -61,11 +62,13 @@ def read_query(request: Request, shape: type[serializers.Serializer]) -> dict[st
 
 
 def count_call(request: Request, policies: tuple[str, ...]) -> None:
-    """Count a call; visitors are not counted. policies: in settings.TESSERA_RATES. Raises TooManyRequests."""
+    """Count a call of a person or an agent; visitors are not counted. Raises TooManyRequests.
+
+    policies: in settings.TESSERA_RATES. All tokens and sessions of a person count together: a token can create others.
+    """
     if not request.user.is_authenticated:
         return
-    caller = request.auth or request.user
-    who = f"{type(caller).__name__}-{caller.pk}"
+    who = f"{'agent' if isinstance(request.auth, Agent) else 'person'}-{request.user.pk}"
     limits = {f"api {name}": settings.TESSERA_RATES[name] for name in policies if settings.TESSERA_RATES[name][0]}
     windows = {what.removeprefix("api "): window for what, window in count_uses(limits, who).items()} if limits else {}
     request._request.rate_windows = windows  # type: ignore[attr-defined]

@@ -18,7 +18,7 @@ from accounts.services import (
     suspend_person,
     use_login_link,
 )
-from common.errors import InvalidInput, NameTaken, NotFound, NotPermitted
+from common.errors import InvalidInput, NameTaken, NotFound, NotPermitted, NotSignedIn
 from events.models import Event
 from tests import make
 
@@ -127,8 +127,19 @@ def test_a_token_is_stored_as_a_digest_only():
 
 
 def test_a_token_never_makes_a_stronger_token():
-    with pytest.raises(InvalidInput):
-        create_token(user=make.user("ada"), name="ci", scopes=["jobs:write"], days=1, within=["jobs:read"])
+    ada = make.user("ada")
+    weak, _ = create_token(user=ada, name="weak", scopes=["jobs:read"], days=2)
+    with pytest.raises(InvalidInput) as beyond:
+        create_token(user=ada, name="ci", scopes=["jobs:write"], days=1, made_by=weak)
+    assert [error.code for error in beyond.value.errors] == ["scope_beyond_token"]
+
+
+def test_a_token_that_was_just_revoked_makes_no_other():
+    ada = make.user("ada")
+    token, _ = create_token(user=ada, name="ci", scopes=["jobs:read"], days=2)
+    revoke_token(user=ada, token_id=token.pk)
+    with pytest.raises(NotSignedIn):
+        create_token(user=ada, name="another", scopes=["jobs:read"], made_by=token)
 
 
 def test_nobody_revokes_anothers_token():

@@ -12,8 +12,6 @@ from portal.api.http.lists import FieldsQuery, all_of, list_of
 from portal.api.permissions import SIGNED_IN
 from portal.api.view import ApiView, read_query
 
-DEFAULT_DAYS = 90
-
 
 class MemberOf(serializers.Serializer):
     name = serializers.CharField(source="team.name")
@@ -23,7 +21,10 @@ class MemberOf(serializers.Serializer):
 
 
 class TokenShape(serializers.Serializer):
-    """A token without its secret. prefix: how the secret begins."""
+    """A token without its secret. prefix: how the secret begins.
+
+    made_by: id of the token that created it and whose end ends it, too; null if a person did.
+    """
 
     id = serializers.IntegerField()
     name = serializers.CharField()
@@ -32,6 +33,7 @@ class TokenShape(serializers.Serializer):
     created_at = serializers.DateTimeField()
     expires_at = serializers.DateTimeField(allow_null=True)
     last_used_at = serializers.DateTimeField(allow_null=True)
+    made_by = serializers.IntegerField(source="made_by_id", allow_null=True)
 
 
 class NewTokenShape(TokenShape):
@@ -41,11 +43,14 @@ class NewTokenShape(TokenShape):
 
 
 class TokenAsk(serializers.Serializer):
-    """scopes: of the caller's. days: until it expires."""
+    """scopes: of the caller's. days: until it expires; 90, or as long as the asking token lives if that is less.
+
+    More days than the asking token has left are refused.
+    """
 
     name = serializers.CharField(max_length=64)
     scopes = serializers.ListField(child=serializers.CharField(max_length=32), max_length=len(SCOPES))
-    days = serializers.IntegerField(default=DEFAULT_DAYS)
+    days = serializers.IntegerField(required=False)
 
 
 class MeShape(serializers.Serializer):
@@ -87,10 +92,9 @@ class Tokens(ApiView):
 
     @extend_schema(request={JSON: TokenAsk}, responses={201: OpenApiResponse(NewTokenShape)})
     def post(self, request: Request) -> Response:
-        """Create a token, no stronger than the asking one."""
+        """Create a token that is no stronger than the asking one and never outlives it."""
         asked = read_json(request, TokenAsk)
-        within = request.auth.scopes if request.auth else None
-        token, secret = create_token(user=request.user, within=within, **asked)
+        token, secret = create_token(user=request.user, made_by=request.auth, **asked)
         token.refresh_from_db()
         return Response({**TokenShape(token).data, "secret": secret}, status=201)
 
@@ -101,6 +105,6 @@ class TokenDetail(ApiView):
 
     @extend_schema(responses={204: OpenApiResponse(None, "It works no more.")})
     def delete(self, request: Request, token_id: int) -> Response:
-        """Revoke one of one's own tokens for good."""
+        """Revoke one of one's own tokens for good, and all that it created."""
         revoke_token(user=request.user, token_id=token_id)
         return Response(status=204)

@@ -126,7 +126,7 @@ def tokens(request: HttpRequest) -> HttpResponse:
             form = TokenForm()
         except InvalidInput as error:
             bind(form, error)
-    rows = list(user.api_tokens.filter(revoked_at__isnull=True))
+    rows = list(user.api_tokens.filter(revoked_at__isnull=True).select_related("made_by"))
     context = {
         "form": form,
         "made": made,

@@ -12,6 +12,7 @@ from jobs.states import TaskState
 from notebooks.services import create_notebook, start_notebook
 from portal.api.about import describe
 from tests import make
+from tests.api_client import Api
 from tests.described_world import make_room
 
 pytestmark = pytest.mark.django_db
@@ -188,6 +189,17 @@ def test_every_answer_says_how_many_calls_are_left_and_the_last_says_when(ada, b
     refused = ada.get("me")
     assert refused.status_code == 429 and int(refused["Retry-After"]) > 0 and ";r=0;" in refused["RateLimit"]
     assert refused.json()["code"] == "too_many_requests" and bob.get("me").status_code == 200
+
+
+def test_all_tokens_and_pages_of_a_person_share_one_budget(ada, bob, cast, client, settings):
+    settings.TESSERA_RATES = {**settings.TESSERA_RATES, "calls": (3, 3600)}
+    minted = ada.post("me/tokens", {"name": "more", "scopes": ["jobs:read"]}).json()["secret"]
+    client.force_login(cast.ada)
+    assert Api(minted).get("jobs").status_code == client.get("/api/v1/me").status_code == 200
+    assert {Api(minted).get("jobs").status_code, client.get("/api/v1/me").status_code, ada.get("me").status_code} == {
+        429
+    }
+    assert bob.get("me").status_code == 200
 
 
 def test_submits_have_a_limit_of_their_own(ada, settings):

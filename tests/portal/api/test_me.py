@@ -32,7 +32,37 @@ def test_a_token_never_makes_a_stronger_one(ada, cast):
     weak = Api(make.token(cast.ada, "tokens:write", "jobs:read"))
     refused = weak.post("me/tokens", {**ASK, "scopes": ["jobs:write"]})
     assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (400, "/scopes")
+    [error] = refused.json()["errors"]
+    assert error["code"] == "scope_beyond_token" and "jobs:read, tokens:write" in error["detail"]
     assert weak.post("me/tokens", ASK).status_code == 201
+
+
+def test_a_token_never_outlives_the_token_that_creates_it(cast):
+    short = Api(make.token(cast.ada, days=5))
+    [error] = short.post("me/tokens", {**ASK, "days": 366}).json()["errors"]
+    assert (error["pointer"], error["code"], error["params"]["largest"]) == ("/days", "outlives_token", 4)
+    assert "at most 4 days" in error["detail"] and ApiToken.objects.count() == 1
+    made = short.post("me/tokens", {**ASK, "days": 4, "scopes": ["tokens:write"]}).json()
+    assert made["made_by"] == short.get("me").json()["token"]["id"]
+    [error] = Api(made["secret"]).post("me/tokens", {**ASK, "days": 4, "scopes": ["tokens:write"]}).json()["errors"]
+    assert error["params"]["largest"] == 3
+
+
+def test_a_token_of_a_token_ends_with_it_where_no_days_are_named(cast):
+    last = Api(make.token(cast.ada, days=1))
+    [error] = last.post("me/tokens", {**ASK, "days": 1}).json()["errors"]
+    assert (error["pointer"], error["code"]) == ("/days", "outlives_token") and "less than a day" in error["detail"]
+    made = last.post("me/tokens", {"name": "ci", "scopes": ["jobs:read"]}).json()
+    assert made["expires_at"] == last.get("me").json()["token"]["expires_at"]
+
+
+def test_revoking_a_token_revokes_all_that_it_created(ada, cast):
+    stolen = Api(make.token(cast.ada))
+    child = stolen.post("me/tokens", {"name": "child", "scopes": ["tokens:write"]}).json()
+    grandchild = Api(child["secret"]).post("me/tokens", {"name": "grandchild", "scopes": ["tokens:write"]}).json()
+    assert ada.delete(f"me/tokens/{stolen.get('me').json()['token']['id']}").status_code == 204
+    assert {Api(made["secret"]).get("me").status_code for made in (child, grandchild)} == {401}
+    assert ada.get("me").status_code == 200
 
 
 def test_a_revoked_token_works_no_more_and_only_its_owner_may_revoke_it(ada, eve):
