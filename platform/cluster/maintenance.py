@@ -30,13 +30,6 @@ def load_planned(now: datetime | Now) -> list[Maintenance]:
     return list(Maintenance.objects.not_over(now).order_by("begins_at", "pk"))
 
 
-def first_before(planned: Iterable[Closed], node_ids: Iterable[int], ends_at: datetime | None) -> Maintenance | None:
-    """Return the first on these machines that is on, or begins before `ends_at`."""
-    wanted = set(node_ids)
-    rows = (closed.maintenance for closed in planned if wanted & closed.node_ids)
-    return next((row for row in rows if ends_at is None or row.begins_at < ends_at), None)
-
-
 @transaction.atomic
 def save_maintenance(*, actor: Actor, maintenance: Maintenance, nodes: Iterable[Node]) -> Maintenance:
     """Store a new or changed maintenance. Raises InvalidInput.

@@ -7,7 +7,7 @@ from django.utils import timezone
 from django.utils.formats import date_format
 from django.utils.translation import gettext_lazy
 
-from common.resources import show_cpu, show_gpu, show_memory
+from common.resources import duration_text, show_cpu, show_gpu, show_memory
 
 RESOURCE_NAMES = {
     "gpu_milli": gettext_lazy("GPUs"),
@@ -49,7 +49,7 @@ def show_bytes(number: int) -> str:
 
 
 def show_amount(resource: str, value: Any) -> str:
-    """Format a value in its resource's unit; "at" and "until" are POSIX times."""
+    """Format a value in its resource's unit; "at" and "until" are POSIX times, "taken_s" a run time."""
     if isinstance(value, list | tuple):
         return ", ".join(str(item) for item in value)
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -60,6 +60,8 @@ def show_amount(resource: str, value: Any) -> str:
         return show_cpu(int(value))
     if resource.endswith("_mib"):
         return show_memory(int(value))
+    if resource == "taken_s":
+        return duration_text(int(value))
     if resource in {"at", "until"}:
         local = timezone.localtime(datetime.fromtimestamp(value, tz=UTC))
         return date_format(local, "H:i:s" if local.date() == timezone.localdate() else "Y-m-d H:i")

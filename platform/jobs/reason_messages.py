@@ -23,6 +23,16 @@ WAIT_REASONS: dict[str, str | Promise] = {
         "the job would still be running when %(n)s machines go into maintenance, from %(at)s until %(until)s; "
         "with a `time` that ends before, it can start now"
     ),
+    "maintenance.taken": _(
+        "the job gives no `time`, so it is taken to last %(taken_s)s (what such jobs of the pool take; 24h while "
+        "there are few), and %(nodes)s goes into maintenance from %(at)s until %(until)s; with a `time` that ends "
+        "before, it can start now"
+    ),
+    "maintenance.taken.several": _(
+        "the job gives no `time`, so it is taken to last %(taken_s)s (what such jobs of the pool take; 24h while "
+        "there are few), and %(n)s machines go into maintenance from %(at)s until %(until)s; with a `time` that ends "
+        "before, it can start now"
+    ),
     "maintenance.now": _("%(nodes)s is under maintenance until %(until)s"),
     "maintenance.now.several": _("%(n)s machines are under maintenance until %(until)s"),
     "reserved_for_larger": _(
@@ -80,7 +90,8 @@ def _variant(code: str, params: dict) -> str:
     if code in {"ahead_in_queue", "making_room"} and params.get("n") == 1:
         return f"{code}.one"
     if code == "maintenance":
-        return code + (".now" if "at" not in params else "") + (".several" if params.get("n", 1) > 1 else "")
+        when = ".now" if "at" not in params else ".taken" if "taken_s" in params else ""
+        return code + when + (".several" if params.get("n", 1) > 1 else "")
     if code == "borrow_denied" and "cards" in params:
         return f"{code}.nodes"
     if code == "reserved_for_larger" and "at" not in params:

@@ -5,14 +5,13 @@ Sums in the same statement as locks would see the state before them.
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
-from math import isfinite
 
 from django.db import transaction
 from django.db.models import Count, Sum
 from django.db.models.functions import Now
 
-from cluster.maintenance import first_before, load_maintenance
-from cluster.models import Gpu, Maintenance, Node, NodeState
+from cluster.maintenance import load_maintenance
+from cluster.models import Gpu, Node, NodeState
 from common.errors import StaleState
 from common.locks import database_now, lock_rows
 from events.bus import SCHEDULER, hint
@@ -24,6 +23,7 @@ from quotas.models import RESOURCES, Amounts, Holding, Quota, UserLimit, list_su
 from quotas.services import ensure_user_limit, get_default_limit
 from scheduler.commit.steps import CardShare, StartJob, TaskStart
 from scheduler.lease import check_epoch
+from scheduler.loading.expected_length import load_stay_s
 from scheduler.loading.running_jobs import get_time_s, may_be_stopped
 from scheduler.loading.windows import is_lent
 from scheduler.runtime import has_own_addresses
@@ -129,18 +129,18 @@ def sum_nodes(node_ids: Iterable[int]) -> dict[int, Amounts]:
 
 
 def check_maintenance(jobs: Iterable[Job], nodes: Iterable[int]) -> None:
-    """Refuse jobs that would run into maintenance."""
-    if planned := find_maintenance(nodes, max(get_time_s(job) for job in jobs)):
-        raise DoesNotFit(kind="maintenance", was=f"from {planned.begins_at}")
-
-
-def find_maintenance(node_ids: Iterable[int], time_s: float) -> Maintenance | None:
-    """Return the first maintenance there within `time_s`."""
-    planned = load_maintenance(Now())
+    """Refuse jobs that would run into a maintenance which does not stop them."""
+    wanted = set(nodes)
+    planned = [closed.maintenance for closed in load_maintenance(Now()) if wanted & closed.node_ids]
     if not planned:
-        return None
-    ends_at = database_now() + timedelta(seconds=time_s) if isfinite(time_s) else None
-    return first_before(planned, node_ids, ends_at)
+        return
+    now = database_now()
+    for job in jobs:
+        until = now + timedelta(seconds=load_stay_s(job))
+        for row in planned:
+            stops = row.stops and may_be_stopped(job)
+            if row.begins_at <= now or (row.begins_at < until and not stops):
+                raise DoesNotFit(kind="maintenance", was=f"from {row.begins_at}")
 
 
 def check_gpus(tasks: Iterable[TaskStart], gpus: dict[int, Gpu], jobs: Sequence[Job]) -> None:

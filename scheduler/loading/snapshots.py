@@ -25,6 +25,7 @@ from scheduler.core.placement.scarcity import build_demand_profile
 from scheduler.core.placement.scores import spread_scores, weigh_scores
 from scheduler.core.queueing.cycle_context import CycleMemo
 from scheduler.loading.cache_locations import CacheLocations, load_cache_locations
+from scheduler.loading.expected_length import load_expected_length
 from scheduler.loading.holdings import Holdings, load_holdings
 from scheduler.loading.json_rows import as_text, is_set, seconds
 from scheduler.loading.row_cache import cached_rows, match_rows, memo_for
@@ -124,12 +125,14 @@ def load_world(
     waiting = tuple(list_waiting(jobs, kinds, places, fetches))
     typical, wishes = register_requests(kinds, max((job.pk for job in jobs), default=0))
     now = time.time()
+    closings = load_maintenance_windows(places.node, now)
     names = tuple(kind.model for kind in kinds)
     jobs_and_times: dict[str, Any] = {
         "waiting": waiting,
         "running": tuple(load_running(holdings, places, now)) if work else (),
         "windows": load_windows(pools, [gpu.pool_id for gpu in gpus], now),
-        "closings": load_maintenance_windows(places.node, now),
+        "closings": closings,
+        "expected_s": tuple(load_expected_length(pool.pk) for pool in pools) if closings else (),
         "contents": fetches.contents,
     }
     snapshot = Snapshot(**arrays, **jobs_and_times, kind_names=names, typical=typical, wishes=wishes)

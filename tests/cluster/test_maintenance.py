@@ -1,11 +1,9 @@
 """When machines are in maintenance, and which: planned, changed, called off."""
 
-from datetime import timedelta
-
 import pytest
 from django.utils import timezone
 
-from cluster.maintenance import end_maintenance, first_before, load_maintenance, save_maintenance
+from cluster.maintenance import end_maintenance, load_maintenance, save_maintenance
 from cluster.models import Maintenance
 from common.errors import InvalidInput
 from events.bus import Actor
@@ -61,15 +59,6 @@ def test_called_off_before_it_begins_it_is_gone_and_afterwards_it_ends_now(nodes
         end_maintenance(actor=ROOT, maintenance=row)
     assert planned() == [] and Maintenance.objects.get() == lasting
     assert history(nodes[0])[-1] == history(nodes[1])[-1] == "node.maintenance_ended"
-
-
-def test_who_would_still_run_when_it_begins_is_told_which(nodes):
-    row = make.maintenance(nodes[0], begins_in_s=600)
-    all_of_them, ids = load_maintenance(timezone.now()), [nodes[0].pk]
-    assert first_before(all_of_them, ids, row.begins_at) is None
-    assert first_before(all_of_them, ids, row.begins_at + timedelta(seconds=1)) == row
-    assert first_before(all_of_them, ids, None) == row
-    assert first_before(all_of_them, [nodes[1].pk], None) is None
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,40 @@ def test_a_job_of_unknown_length_goes_to_the_machine_that_stays():
     assert nodes_of(plan_of(snapshot, closed(0, 100, 200))) == {1: 1}
 
 
+@pytest.mark.parametrize(("expected_s", "started"), [(100, {1: 0}), (101, {})])
+def test_a_job_of_unknown_length_is_taken_to_last_as_long_as_such_jobs_of_its_pool_did(expected_s, started):
+    snapshot = world(ONE, wants("ada", "1"))
+    snapshot.expected_s = (expected_s,)
+    plan = plan_of(snapshot, closed(0, 100, 200))
+    assert nodes_of(plan) == started
+    assert not started or not plan.refusals
+    assert started or plan.refusals[1][0].params["taken_s"] == expected_s
+    assert nodes_of(plan_of(world(ONE, wants("ada", "1")))) == {1: 0}  # nobody asks while nothing is planned
+
+
+def test_a_job_that_may_be_stopped_starts_until_the_maintenance_that_stops_it():
+    job = wants("ada", "1", time_s=1000, preemptible=True)
+    assert nodes_of(plan_of(world(ONE, job), closed(0, 100, 200, stops=True), now=99)) == {1: 0}
+    assert nodes_of(plan_of(world(ONE, job), closed(0, 100, 200, stops=True), now=100)) == {}
+    assert nodes_of(plan_of(world(ONE, job), closed(0, 100, 200))) == {}
+    both = closed(0, 100, 200, stops=True), closed(0, 300, 400)
+    assert nodes_of(plan_of(world(ONE, job), *both)) == {}  # the second would not stop it
+
+
+def test_the_first_in_line_that_may_be_stopped_gets_a_place_before_the_maintenance():
+    text, job = f"{ONE} | ada holds 1 until 50", wants("bob", "1", time_s=1000, preemptible=True)
+    assert plan_of(world(text, job), closed(0, 100, 200, stops=True)).reserved_at == {1: 50}
+    assert plan_of(world(text, job), closed(0, 50, 200, stops=True)).reserved_at == {1: 200}
+
+
+def test_in_a_play_a_job_that_may_be_stopped_runs_before_and_after_it():
+    snapshot = world(ONE, wants("ada", "1", time_s=inf, preemptible=True))
+    snapshot.closings = (closed(0, 100, 200, stops=True),)
+    moments = list(Simulation(snapshot, Policy(), 0.0, lambda job: 150.0).run_steps())
+    assert [(m.at, s.job) for m in moments for s in m.plan.starts] == [(0, 1), (200, 1)]
+    assert [(m.at, e.job) for m in moments for e in m.plan.evictions] == [(100, 1)]
+
+
 def test_a_slice_is_kept_away_as_a_whole_card_is():
     assert plan_of(world(ONE, wants("ada", "4GB", time_s=150)), closed(0, 100, 200)).starts == []
 
@@ -168,7 +202,8 @@ def test_nothing_starts_where_it_would_be_met_and_only_what_may_be_stopped_is(sn
             # Who asks for nothing at all fits anywhere; no job file can.
             asks = (task for task in start.tasks if task.cards or task.cpu_milli or task.memory_mib)
             if any(task.node in closing.nodes for task in asks):
-                assert NOW + waiting[start.job].time_s <= closing.at or closing.ends_at <= NOW
+                stopped = waiting[start.job].preemptible and closing.stops and closing.at > NOW
+                assert stopped or NOW + waiting[start.job].time_s <= closing.at or closing.ends_at <= NOW
     begun = {c.nodes[0] for c in planned if c.stops and c.at <= NOW < c.ends_at}
     there = [j.job for j in running.values() if j.preemptible and any(t.node in begun for t in j.tasks)]
     stopped = [eviction.job for eviction in plan.evictions if eviction.reason == "maintenance"]

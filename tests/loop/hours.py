@@ -46,10 +46,14 @@ class Hours:
             for first, last, spans in self._spans(lender, borrower, self.db.now - SLOW)
         )
 
-    def in_the_way(self, node: int, since: datetime, time_s: float) -> Row | None:
-        """A maintenance of the machine that somebody who started then would meet, and that is not over."""
+    def in_the_way(self, node: int, since: datetime, time_s: float, *, may_stop: bool) -> Row | None:
+        """A maintenance of the machine that somebody who started then would meet, and that is not over.
+
+        may_stop: then not one that will stop them.
+        """
         for row in self.db.tables.get(Maintenance, {}).values():
-            in_time = (row["begins_at"] - since).total_seconds() >= time_s
+            begins_in_s = (row["begins_at"] - since).total_seconds()
+            in_time = begins_in_s >= time_s or (may_stop and row["stops"] and begins_in_s > 0)
             if not in_time and row["ends_at"] > self.db.now and node in machines_of(self.db, row):
                 return row
         return None

@@ -15,6 +15,7 @@ from jobs.lifecycle import MADE_ROOM
 from jobs.models import Job, Task
 from jobs.states import HOLDING, JOB_ACTIVE, JOB_FINAL, JOB_MOVES, TASK_FINAL, TASK_MOVES, JobState, TaskState
 from quotas.models import RESOURCES, Amounts, Holding, Quota, UserLimit, list_subtree, team_chain
+from scheduler.loading.expected_length import LEAST_S
 from scheduler.models import Lease
 from tests.loop.database import Database, Key, Row, Transaction
 from tests.loop.engine import Engine
@@ -198,7 +199,9 @@ class Promises:
                     yield f"job {job['id']} was placed before its time"
                 if self.db.tables[Node][task["node_id"]]["state"] != NodeState.READY:
                     yield f"job {job['id']} was placed on a node that takes nothing"
-                if planned := self.hours.in_the_way(task["node_id"], began, stays_s(job)):
+                if planned := self.hours.in_the_way(
+                    task["node_id"], began, min(stays_s(job), LEAST_S), may_stop=job["preemptible"]
+                ):
                     yield f"job {job['id']} was placed on a node that goes into maintenance {planned['id']}"
                 stays = 0.0 if job["preemptible"] else stays_s(job)
                 for lender in self.strange_pools([task], job["pool_id"]):

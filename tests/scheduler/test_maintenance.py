@@ -4,14 +4,17 @@ from datetime import timedelta
 from itertools import pairwise
 
 import pytest
+from django.utils import timezone
 
 from cluster.maintenance import end_maintenance
-from cluster.models import Node
+from cluster.models import Maintenance, Node
 from events.bus import SYSTEM
+from jobs.models import Job
 from jobs.states import JobState
 from scheduler.commit.starting import DoesNotFit, check_maintenance
 from scheduler.core.model.types import Plan
 from scheduler.loading.change_detection import LOOK_AGAIN_S, compute_idle_period
+from scheduler.loading.expected_length import LEAST_S, UNKNOWN_S, expected_length
 from scheduler.loading.row_cache import read_change_mark
 from scheduler.loading.snapshots import load_world
 from tests import make
@@ -74,6 +77,41 @@ def test_the_allocating_transaction_asks_once_more(cast):
     for late in ({"time": "1h"}, {}):
         with pytest.raises(DoesNotFit):
             check_maintenance([make.job(cast.ada, **late)], [cast.node.pk])
+
+
+def test_a_job_without_a_time_is_taken_to_last_a_day_or_what_such_jobs_took(cast):
+    make.maintenance(cast.node, begins_in_s=25 * 3600)
+    check_maintenance([make.job(cast.ada, pool="dev")], [cast.node.pk])
+    now = timezone.now()
+    for number in range(20):
+        job = make.job(cast.ada, pool="dev")
+        took = timedelta(hours=number + 8, seconds=5)
+        Job.objects.filter(pk=job.pk).update(state=JobState.SUCCEEDED, started_at=now - took, ended_at=now)
+    assert load_world().snapshot.expected_s == (25 * 3600 + 60, UNKNOWN_S)
+    with pytest.raises(DoesNotFit):
+        check_maintenance([make.job(cast.ada, pool="dev")], [cast.node.pk])
+    check_maintenance([make.job(cast.ada, pool="train")], [cast.node.pk])
+
+
+def test_a_job_that_may_be_stopped_starts_before_a_maintenance_that_stops_it(cast):
+    row = make.maintenance(cast.node, begins_in_s=600, stops=True)
+    job = make.job(cast.ada, preemptible=True)
+    check_maintenance([job], [cast.node.pk])
+    Maintenance.objects.filter(pk=row.pk).update(stops=False)
+    with pytest.raises(DoesNotFit):
+        check_maintenance([job], [cast.node.pk])
+    Maintenance.objects.filter(pk=row.pk).update(stops=True, begins_at=timezone.now())
+    with pytest.raises(DoesNotFit):
+        check_maintenance([job], [cast.node.pk])
+
+
+@pytest.mark.parametrize(
+    ("past_s", "expected_s"),
+    [([], UNKNOWN_S), ([9.0] * 19, UNKNOWN_S), ([9.0] * 20, LEAST_S), ([7201.0] * 20, 7260.0)],
+)
+def test_the_length_of_most(past_s, expected_s):
+    assert expected_length(past_s) == expected_s
+    assert expected_length([*past_s, *[1e9] * (len(past_s) // 20)]) == expected_s  # one in ten may take long
 
 
 def test_the_snapshot_knows_the_machines_and_times(cast):

@@ -99,7 +99,7 @@ def _make_room_for_each(
 ) -> None:
     for job in first:
         if job.job not in cycle.making_room_for and may_ask(cycle, job):
-            closed = cycle.reservation_plan.maintenance_tasks(cycle.now + job.time_s)
+            closed = cycle.reservation_plan.maintenance_tasks(cycle.stays_until(job))
             for task in closed:
                 cycle.after_evictions.snapshot.allocate_task(task)
             cycle.make_room(job, reason, lambda job, demand: choose_victims(cycle, job, demand, may_stop))

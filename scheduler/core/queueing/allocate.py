@@ -83,7 +83,7 @@ class EqualJobResults:
             self._results[_equal_job_key(job)] = cycle.plan.refusals[job.job]
         elif self._waiting and self._waiting[-1] is job:
             shape, passing = cycle.job_class(job), cycle.policy.for_pool(job.pool).stop_longer is not None
-            if not shape.skips_line and shape.is_blocked(cycle.now if passing else cycle.now + job.time_s):
+            if not shape.skips_line and shape.is_blocked(cycle.now if passing else cycle.stays_until(job)):
                 self._results[_equal_job_key(job)] = shape, shape.demand.affordable_kinds(cycle.spare_milli(job))
 
 
@@ -147,7 +147,7 @@ def _start_or_block(
     if never := cycle.infeasible_refusals(job):
         cycle.block(job, list(never))
         return True
-    if (kept := shape.cell_refusals(job, cycle.now)) and not cycle.is_within_guarantee(job):
+    if (kept := shape.cell_refusals(job, cycle.stays_until(job))) and not cycle.is_within_guarantee(job):
         cycle.block(job, kept)
         return True
     _join_line(cycle, lines, job, shape, shape.demand.affordable_kinds(cycle.spare_milli(job)))
@@ -164,7 +164,7 @@ def _join_line(cycle: Cycle, lines: WaitingLines, job: WaitingJob, shape: JobCla
     """Queue the job for capacity, with a reservation if near the head."""
     ahead, before = lines.join(job.pool, kinds)
     first = [Refusal("ahead_in_queue", {"n": ahead})] if ahead and cycle.cycle_memo.explains else []
-    cycle.plan.refusals[job.job] = first + (shape.cell_refusals(job, cycle.now) or shape.blocked_by)
+    cycle.plan.refusals[job.job] = first + (shape.cell_refusals(job, cycle.stays_until(job)) or shape.blocked_by)
     if before < _reservation_limit(cycle, job):
         cycle.reservation_plan.reserve(job, shape.demand, cycle.cell_constraint(job, shape.demand))
     elif shape.blocked_from == -inf and not cycle.cycle_memo.explains and not cycle.snapshot.windows:
@@ -181,8 +181,8 @@ def _reservation_limit(cycle: Cycle, job: WaitingJob) -> int:
 
 def _place_without_delay(cycle: Cycle, job: WaitingJob, shape: JobClass) -> Placement | None:
     """Place the job where it delays no reservation, or record that there is no such place."""
-    ends_at = cycle.now if cycle.may_delay_reservations(job) else cycle.now + job.time_s
-    if shape.is_blocked(ends_at) or shape.cell_refusals(job, cycle.now):
+    ends_at = cycle.now if cycle.may_delay_reservations(job) else cycle.stays_until(job)
+    if shape.is_blocked(ends_at) or shape.cell_refusals(job, cycle.stays_until(job)):
         return None
     spare, keep = cycle.spare_milli(job), cycle.cell_constraint(job, shape.demand)
     kinds = shape.demand.affordable_kinds(spare)
@@ -232,7 +232,7 @@ def _fits_nowhere(cycle: Cycle, job: WaitingJob, shape: JobClass) -> bool:
 def _fits_without_cells(
     cell_constraint: CellConstraint, cycle: Cycle, job: WaitingJob, shape: JobClass, kinds: tuple[int, ...], spare: int
 ) -> bool:
-    view = cycle.reservation_plan.view_until(cycle.now + job.time_s)
+    view = cycle.reservation_plan.view_until(cycle.stays_until(job))
     result = place_gang(view.snapshot, view.score_table, job, shape.demand, kinds, spare)
     if not isinstance(result, Placement):
         return False
@@ -244,7 +244,7 @@ def _maintenance_refusals(
     cycle: Cycle, job: WaitingJob, shape: JobClass, kinds: tuple[int, ...], spare: int
 ) -> list[Refusal]:
     """Return refusals if only maintenance keeps the job from starting."""
-    closings = cycle.reservation_plan.maintenance_before(cycle.now + job.time_s)
+    closings = cycle.reservation_plan.maintenance_before(cycle.stays_until(job))
     if not closings:
         return []
     closed = [task for closing in closings for task in closing.placement.tasks]
@@ -255,7 +255,7 @@ def _maintenance_refusals(
         cycle.snapshot.release(result, job)
         refusals = []
     else:
-        first = build_maintenance_refusal(cycle.snapshot, closings, cycle.now)
+        first = build_maintenance_refusal(cycle.snapshot, job, closings, cycle.now)
         refusals = [first, *explain_shortfall(cycle.snapshot, job, result)]
     for task in closed:
         cycle.snapshot.release_task(task)

@@ -24,7 +24,7 @@ from scheduler.core.placement.feasibility import check_shape
 from scheduler.core.placement.scores import ScoredSnapshot, ScoreTable
 from scheduler.core.placement.victims import ChooseVictims, place_job
 from scheduler.core.queueing.priority_order import estimate_remaining_work
-from scheduler.core.queueing.release_times import TaskRows
+from scheduler.core.queueing.release_times import TaskRows, estimate_stay
 from scheduler.core.queueing.reservations import ReservationPlan
 from scheduler.core.quota.cell_limits import CellConstraint, build_cell_constraint
 from scheduler.core.quota.limits import borrow_refusals, is_within_guarantee, limit_refusals, spare_milli
@@ -49,9 +49,8 @@ class JobClass:
     def is_blocked(self, ends_at: float) -> bool:
         return self.blocked_from is not None and ends_at >= self.blocked_from
 
-    def cell_refusals(self, job: WaitingJob, now: float) -> list[Refusal]:
+    def cell_refusals(self, job: WaitingJob, ends_at: float) -> list[Refusal]:
         """Return why the job did not fit, if only for other teams' whole nodes."""
-        ends_at = now + job.time_s
         kept_from, refusals = self.cells_blocked_from.get(job.team, (inf, []))
         there = refusals and not job.preemptible and ends_at >= kept_from and not self.is_blocked(ends_at)
         return refusals if there else []
@@ -157,6 +156,10 @@ class Cycle:
         return self._cached_until_change(
             (limit_refusals, job.team, job.user, id(shape)), lambda: limit_refusals(self.snapshot, job, shape.demand)
         )
+
+    def stays_until(self, job: WaitingJob) -> float:
+        """Return until when the job keeps its place from others if it starts now."""
+        return estimate_stay(self.snapshot, job, self.now)
 
     def is_within_guarantee(self, job: WaitingJob) -> bool:
         if not self._guarantees:

@@ -1,11 +1,12 @@
 """Maintenance of nodes: who is to stop, and why who waits; `ReservationPlan` reserves the nodes."""
 
 from collections.abc import Iterable
+from math import inf
 
 import numpy as np
 
 from scheduler.core.model.snapshot import Snapshot
-from scheduler.core.model.types import MaintenanceWindow, Refusal, RunningJob
+from scheduler.core.model.types import MaintenanceWindow, Refusal, RunningJob, WaitingJob
 from scheduler.core.queueing.reservations import Reservation
 
 
@@ -33,9 +34,12 @@ def is_upcoming_maintenance(refusal: Refusal) -> bool:
     return refusal.reason == "maintenance" and "at" in refusal.params
 
 
-def build_maintenance_refusal(snapshot: Snapshot, closings: list[Reservation], now: float) -> Refusal:
-    """Return the refusal for the first of these; with `at` if still to come."""
+def build_maintenance_refusal(snapshot: Snapshot, job: WaitingJob, closings: list[Reservation], now: float) -> Refusal:
+    """Return the refusal for the first of these; with `at` if still to come, `taken_s` if the length is not known."""
     first = closings[0]
     names = [snapshot.node_name(task.node) for task in first.placement.tasks]
     params = {"until": first.ends_at, "nodes": names[:1], "n": len(names)}
-    return Refusal("maintenance", params | {"at": first.at} if first.at > now else params)
+    if first.at <= now:
+        return Refusal("maintenance", params)
+    taken = {"taken_s": snapshot.expected_s[job.pool]} if job.time_s == inf and snapshot.expected_s else {}
+    return Refusal("maintenance", params | {"at": first.at} | taken)

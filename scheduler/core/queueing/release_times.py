@@ -5,7 +5,7 @@ from math import inf
 import numpy as np
 
 from scheduler.core.model.snapshot import Snapshot
-from scheduler.core.model.types import RunningJob, TaskPlacement
+from scheduler.core.model.types import RunningJob, TaskPlacement, WaitingJob
 
 
 def estimate_end(started_at: float, time_s: float, now: float, limit_s: float = inf) -> float:
@@ -13,6 +13,21 @@ def estimate_end(started_at: float, time_s: float, now: float, limit_s: float = 
     elapsed = max(now - started_at, 0.0)
     ends_at = started_at + time_s if elapsed < time_s else now + max(elapsed, 1.0)
     return min(ends_at, max(started_at + limit_s, now + 1.0))
+
+
+def estimate_stay(snapshot: Snapshot, job: WaitingJob, at: float) -> float:
+    """Estimate until when a job that starts then keeps its place from others.
+
+    Where maintenance is planned, a job of unknown length is taken to last as long as such jobs of its pool did, and one
+    that may be stopped stays until it is stopped for maintenance.
+    """
+    coming = [closing for closing in snapshot.closings if closing.at > at] if snapshot.closings else []
+    if not coming:
+        return at + job.time_s
+    until = at + (snapshot.expected_s[job.pool] if job.time_s == inf and snapshot.expected_s else job.time_s)
+    met = [closing for closing in coming if closing.at < until]
+    stops = job.preemptible and met and all(closing.stops for closing in met)
+    return min(closing.at for closing in met) if stops else until
 
 
 class ReleaseTimes:

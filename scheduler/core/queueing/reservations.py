@@ -16,7 +16,7 @@ from scheduler.core.placement.filters import find_eligible_cards
 from scheduler.core.placement.gang_placement import UNLIMITED_QUOTA, place_gang
 from scheduler.core.placement.scores import ScoredSnapshot, ScoreTable
 from scheduler.core.placement.shortfall import Shortfall
-from scheduler.core.queueing.release_times import ReleaseTimes, TaskRows
+from scheduler.core.queueing.release_times import ReleaseTimes, TaskRows, estimate_stay
 from scheduler.core.quota.cell_limits import CellConstraint
 
 MAINTENANCE_JOB = -1
@@ -91,7 +91,7 @@ class ReservationPlan:
         if found is None:
             return
         at, placement = found
-        reservation = Reservation(job.job, at, at + job.time_s, placement)
+        reservation = Reservation(job.job, at, estimate_stay(self._snapshot, job, at), placement)
         place_in_line = sum(other.at <= at for other in self._reservations)
         for other, snapshot in zip(self._reservations[place_in_line:], self._snapshots[place_in_line:], strict=True):
             if _overlaps(reservation.ends_at, other):
@@ -112,8 +112,8 @@ class ReservationPlan:
 
     def record_start(self, placement: Placement, job: WaitingJob) -> None:
         """Record a start that is already taken from the snapshot."""
-        ends_at = self._now + job.time_s
-        self._release_times.add_start(ends_at, placement.tasks)
+        ends_at = estimate_stay(self._snapshot, job, self._now)
+        self._release_times.add_start(self._now + job.time_s, placement.tasks)
         for reservation, snapshot in zip(self._reservations, self._snapshots, strict=True):
             if _overlaps(ends_at, reservation):
                 _allocate_tasks(snapshot, placement.tasks)
@@ -135,7 +135,9 @@ class ReservationPlan:
     ) -> tuple[float, Placement] | None:
         """Search between maintenance windows, as nodes are free before one begins."""
         times = np.union1d(self._release_times.list_times(), [*(r.ends_at for r in self._reservations), inf])
-        latest = sorted({closing.at - job.time_s for closing in self._reservations if closing.job == MAINTENANCE_JOB})
+        closings = [closing.at for closing in self._reservations if closing.job == MAINTENANCE_JOB]
+        length = estimate_stay(self._snapshot, replace(job, preemptible=False), self._now) - self._now
+        latest = sorted({at - length for at in closings} | {np.nextafter(at, -inf) for at in closings})
         low = int(times.searchsorted(self._earliest_idle(demand)))
         for until in (*latest, inf):
             high = max(int(times.searchsorted(until, side="right")), low)
@@ -175,7 +177,8 @@ class ReservationPlan:
         self, at: float, job: WaitingJob, demand: GangDemand, keep: CellConstraint | None
     ) -> Placement | None:
         """Place the job at a time, in its own pool only."""
-        in_its_way = (r for r in self._reservations if r.job != MAINTENANCE_JOB or r.at < at + job.time_s)
+        until = estimate_stay(self._snapshot, job, at)
+        in_its_way = (r for r in self._reservations if r.job != MAINTENANCE_JOB or r.at < until)
         world = self._snapshot_at(at, in_its_way)
         at_home = replace(demand, reach=OWN_POOL)
         result = place_gang(world, ScoreTable(world, self._policy), job, at_home, demand.kinds, UNLIMITED_QUOTA, keep)
