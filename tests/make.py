@@ -86,7 +86,7 @@ def user(name: str = "ada", *teams: Team, role: str = TeamRole.MEMBER, password:
     return person
 
 
-def admin(name: str = "root", **fields) -> User:
+def admin(name: str = "rita", **fields) -> User:
     return user(name, platform_role="admin", **fields)
 
 

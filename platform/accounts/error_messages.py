@@ -16,6 +16,10 @@ FIELD_MESSAGES = {
     "range_used_up": _(
         "Every number from %(min)s to %(max)s is in use. Ask an administrator to widen the range in the settings."
     ),
+    "reserved_username": _(
+        "“%(name)s” is the name of an account of the machine or of the platform itself. Choose another user name, such "
+        "as your own name."
+    ),
     "scope_beyond_token": _(
         "A token has no scope that the token which creates it lacks, and this one lacks “%(scope)s”. Choose from: "
         "%(known)s, or create it in the portal, under API tokens."

@@ -32,6 +32,16 @@ SCOPES = (
 )
 TOKEN_DAYS = 90
 TOKEN_DAYS_MAX = 366
+# Accounts of Debian's and Red Hat's base system and of usual services, names for whoever runs a machine, and names by
+# which the platform signs its own events and processes. A task's account in /etc/passwd bears its owner's name.
+RESERVED_USERNAMES = {
+    "root", "daemon", "bin", "sys", "sync", "games", "man", "lp", "mail", "news", "uucp", "proxy", "www-data",
+    "backup", "list", "irc", "gnats", "nobody", "nogroup", "adm", "shutdown", "halt", "operator", "ftp", "messagebus",
+    "polkitd", "sshd", "postgres", "redis", "valkey", "avahi", "ntp", "chrony", "tss", "docker", "containerd",
+    "kubelet", "administrator", "superuser", "sysadmin", "sudo", "toor", "wheel", "staff", "agent", "platform",
+    "runtime", "scheduler", "sender", "system", "tessera", "worker",
+}  # fmt: skip
+RESERVED_PREFIX = "systemd-"
 LINK_LIFETIME = timedelta(hours=24)
 INVITATION_LIFETIME = timedelta(days=7)
 NOTED_EVERY = timedelta(minutes=1)
@@ -47,6 +57,8 @@ def create_user(
     **names: str,
 ) -> User:
     """Create a person with the next free uid. Without a password only a link signs them in."""
+    if username.lower() in RESERVED_USERNAMES or username.lower().startswith(RESERVED_PREFIX):
+        raise InvalidInput([FieldError("/username", "reserved_username", {"name": username})])
     if User.objects.filter(username__iexact=username).exists():
         raise NameTaken(name=username)
     user = User(

@@ -8,6 +8,7 @@ from django.db import connection
 from accounts.models import Membership, User
 from accounts.permissions import PERMISSIONS, may, require
 from accounts.services import (
+    RESERVED_USERNAMES,
     accept_invitation,
     create_token,
     create_user,
@@ -19,6 +20,7 @@ from accounts.services import (
     use_login_link,
 )
 from common.errors import InvalidInput, NameTaken, NotFound, NotPermitted, NotSignedIn
+from events.bus import RUNTIME, SCHEDULER, SYSTEM
 from events.models import Event
 from tests import make
 
@@ -51,6 +53,18 @@ def test_a_name_that_could_confuse_is_refused():
     with pytest.raises(InvalidInput) as bad:
         create_user(username="ad\u202ea")
     assert bad.value.errors[0].pointer == "/username"
+
+
+@pytest.mark.parametrize("name", ["root", "nobody", "www-data", "systemd-network", "sshd", "sudo", "tessera", "system"])
+def test_names_of_the_machine_and_the_platform_are_nobodys(name):
+    with pytest.raises(InvalidInput) as reserved:
+        create_user(username=name)
+    [error] = reserved.value.errors
+    assert (error.pointer, error.code, error.params["name"]) == ("/username", "reserved_username", name)
+
+
+def test_the_names_that_the_history_gives_to_the_platform_are_reserved():
+    assert {actor.name for actor in (RUNTIME, SCHEDULER, SYSTEM)} <= RESERVED_USERNAMES
 
 
 @pytest.mark.django_db(transaction=True)
@@ -96,7 +110,7 @@ def test_suspending_is_recorded_and_only_an_admin_does_it():
     suspend_person(actor=root, user=ada)
     readmit_person(actor=root, user=ada)
     events = Event.objects.filter(kind="user", object_id=ada.pk)
-    assert [(event.verb, event.actor) for event in events] == [("suspended", "root"), ("readmitted", "root")]
+    assert [(event.verb, event.actor) for event in events] == [("suspended", "rita"), ("readmitted", "rita")]
 
 
 def test_an_invitation_makes_one_member():

@@ -11,7 +11,7 @@ from events.models import Event
 from tests import make
 
 pytestmark = pytest.mark.django_db
-ROOT = Actor("root")
+ROOT = Actor("rita")
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from events.models import Event
 from tests import make
 
 pytestmark = pytest.mark.django_db
-ROOT = Actor("root", 1)
+ROOT = Actor("rita", 1)
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def test_a_changed_policy_is_recorded_field_by_field(hints):
         "from": {"description": "", "max_slices_per_gpu": 8},
         "to": {"description": "for all", "max_slices_per_gpu": 4},
     }
-    assert history(pool) == [("pool.changed", "root", 1, params)]
+    assert history(pool) == [("pool.changed", "rita", 1, params)]
     assert hints == ["cycle"]
 
 
@@ -64,7 +64,7 @@ def test_a_window_is_recorded_from_its_making_to_its_end(hints):
         "holidays": "",
     }
     assert lines[1][3] == {"from": {"closes": "08:00"}, "to": {"closes": "09:00"}}
-    assert (deleted.label, deleted.actor, deleted.params["from"]["closes"]) == ("dev → train", "root", "09:00")
+    assert (deleted.label, deleted.actor, deleted.params["from"]["closes"]) == ("dev → train", "rita", "09:00")
     assert hints == ["cycle"] * 3 and not Window.objects.exists()
 
 

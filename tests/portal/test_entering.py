@@ -38,9 +38,9 @@ def test_the_owner_finds_the_first_task_by_the_jobs_name(world, job, task):
     assert find_task_access(world.ada, f"{job.public_id}.main.0").task == task.uuid.hex
 
 
-@pytest.mark.parametrize("who", ["bob", "eve", "root"])
+@pytest.mark.parametrize("who", ["bob", "eve", "rita"])
 def test_nobody_else_can_tell_it_from_none(world, job, task, who):
-    person = make.admin() if who == "root" else getattr(world, who)
+    person = make.admin() if who == "rita" else getattr(world, who)
     with pytest.raises(NotFound):
         find_task_access(person, job.public_id)
     assert find_refusal(person.pk, task.uuid.hex)
@@ -85,9 +85,9 @@ def test_the_owner_finds_a_notebook_by_its_name(world, notebook, job, task, by):
     assert (found.task, found.job_id, found.notebook_id) == (task.uuid.hex, job.pk, notebook.pk)
 
 
-@pytest.mark.parametrize("who", ["bob", "eve", "root"])
+@pytest.mark.parametrize("who", ["bob", "eve", "rita"])
 def test_anothers_notebook_is_not_found(world, notebook, task, who):
-    person = make.admin() if who == "root" else getattr(world, who)
+    person = make.admin() if who == "rita" else getattr(world, who)
     for name in (notebook.name, notebook.public_id):
         with pytest.raises(NotFound):
             find_task_access(person, name)

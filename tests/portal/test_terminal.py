@@ -192,10 +192,10 @@ async def test_a_second_view_takes_the_shell_from_the_first(world):
 
 @pytest.mark.parametrize("who, expected", [
     (None, ("signed_out", 4401)), ("bob", ("not_found", 4404)),
-    ("eve", ("not_found", 4404)), ("root", ("not_found", 4404)),
+    ("eve", ("not_found", 4404)), ("rita", ("not_found", 4404)),
 ])  # fmt: skip
 async def test_nobody_but_the_owner_gets_in(world, who, expected):
-    person = await sync_to_async(make.admin)() if who == "root" else getattr(world, who or "", None)
+    person = await sync_to_async(make.admin)() if who == "rita" else getattr(world, who or "", None)
     assert await refusal_of(person, world.name) == expected
 
 

@@ -25,7 +25,7 @@ def test_a_change_is_kept_with_who_from_and_to(cast):
     save_quota(actor=root, quota=quota, pool_total=TOTAL)
     event = Event.objects.get(kind="quota")
     assert (event.actor, event.params) == (
-        "root",
+        "rita",
         {"from": {"gpu_milli_limit": None}, "to": {"gpu_milli_limit": 1_500}},
     )
 

@@ -119,7 +119,7 @@ def test_cards_take_work_when_an_admin_approved_them(agent, root):
     take_inventory()
     assert cards() == {0: ("V100-32GB", 32_511, True), 1: ("V100-32GB", 32_511, True)}
     (event,) = Event.objects.filter(kind="agent", verb="approved")
-    assert event.actor == "root" and len(event.params["gpus"]) == 2
+    assert event.actor == "rita" and len(event.params["gpus"]) == 2
 
 
 def test_an_approval_is_of_what_was_seen(agent, root):

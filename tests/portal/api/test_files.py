@@ -369,7 +369,7 @@ def test_eve_finds_nothing_of_the_team(ada, eve):
 
 
 def test_an_admin_has_no_way_into_a_team_of_others(cast):
-    root = make.user("root", platform_role="admin")
+    root = make.user("rita", platform_role="admin")
     api = Api(make.token(root))
     assert api.get("files", {"place": "team:nlp"}).status_code == 404
 

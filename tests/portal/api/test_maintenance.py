@@ -32,7 +32,7 @@ def test_an_admin_plans_one_and_everybody_reads_it(root, ada, eve):
     shown = made.json()
     assert made.status_code == 201 and made["Location"].endswith(f"/maintenance/{shown['id']}")
     assert (shown["nodes"], shown["pool"], shown["stops"], shown["has_begun"]) == (["n1"], None, True, False)
-    assert shown["planned_by"] == "root"
+    assert shown["planned_by"] == "rita"
     for caller in (ada, eve):
         assert caller.get(f"maintenance/{shown['id']}").json() == shown
         assert caller.get("maintenance").json()["results"] == [shown]

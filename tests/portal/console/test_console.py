@@ -71,7 +71,7 @@ def test_a_visitor_signs_in_at_the_one_door(client):
 
 
 def test_the_console_has_no_password_form_of_its_own(client):
-    assert client.post("/console/login/", {"username": "root", "password": "x"}).url.startswith("/sign-in/")
+    assert client.post("/console/login/", {"username": "rita", "password": "x"}).url.startswith("/sign-in/")
 
 
 def test_a_member_of_a_team_is_refused(cast, browser):
@@ -195,7 +195,7 @@ def test_the_history_of_a_quota_says_who_what_from_and_to(cast, root):
     change_quota(root, gpu_milli_limit="1")
     change_quota(root, gpu_milli_limit="1.5")
     page = root.get(f"/console/quotas/quota/{nlp_in_dev().pk}/history/").content.decode()
-    assert "<td>root</td><td>GPU limit</td><td>1</td><td>1.5</td>" in page
+    assert "<td>rita</td><td>GPU limit</td><td>1</td><td>1.5</td>" in page
 
 
 def test_a_new_quota_is_made_once_for_a_team_and_pool(cast, root):
@@ -220,7 +220,7 @@ def test_a_persons_limit_is_typed_and_kept_with_its_history(cast, root):
     limit = UserLimit.objects.get(user=cast.ada)
     assert limit.gpu_milli == 500
     page = root.get(f"/console/quotas/userlimit/{limit.pk}/history/").content.decode()
-    assert "<td>root</td><td>GPU</td><td>–</td><td>½</td>" in page
+    assert "<td>rita</td><td>GPU</td><td>–</td><td>½</td>" in page
 
 
 # ---- people ----
@@ -256,7 +256,7 @@ def test_a_suspended_person_is_out_at_once(cast, root, browser):
 
 
 def test_an_admin_cannot_lock_the_door_from_outside(root):
-    me = User.objects.get(username="root")
+    me = User.objects.get(username="rita")
     fields = {"full_name": "", "email": "", "uid": me.uid, "platform_role": "none", "suspended": "on", **NO_ROWS}
     assert root.post(f"/console/accounts/user/{me.pk}/change/", fields).status_code == 200
     root.post("/console/accounts/user/", {"action": "suspend", "_selected_action": [me.pk]})
@@ -290,7 +290,7 @@ def test_a_node_is_cordoned_with_a_line_of_history(cast, root):
     fields = {"pool": cast.dev.pk, "wanted": "CORDONED", "initial-wanted": "READY"}
     root.post(f"/console/cluster/node/{cast.node.pk}/change/", fields)
     event = Event.objects.get(kind="node", verb="state")
-    assert Node.objects.get().state == "CORDONED" and (event.actor, event.to_state) == ("root", "CORDONED")
+    assert Node.objects.get().state == "CORDONED" and (event.actor, event.to_state) == ("rita", "CORDONED")
 
 
 def test_a_form_that_stood_open_does_not_move_a_node_back(cast, root):

@@ -25,7 +25,7 @@ def fields(cast, begins_in_s=600, lasts_s=3600, **more):
 def test_an_admin_plans_changes_and_ends_a_maintenance(cast, root):
     assert root.post(ADD, fields(cast, stops="on")).status_code == 302
     row = Maintenance.objects.get()
-    assert (row.why, row.stops, list(row.nodes.all()), row.planned_by) == ("new fans", True, [cast.node], "root")
+    assert (row.why, row.stops, list(row.nodes.all()), row.planned_by) == ("new fans", True, [cast.node], "rita")
     assert "in the time zone UTC" in root.get(ADD).content.decode()
     page = root.get(LIST).content.decode()
     assert "new fans" in page and "planned" in page and "n1" in page

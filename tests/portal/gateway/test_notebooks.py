@@ -32,16 +32,16 @@ async def test_its_program_gets_the_token_of_this_very_task(world, notebook):
     assert seen["authorization"] == f"token {derive_task_secret(world.task.uuid)}"
 
 
-@pytest.mark.parametrize("who", ["bob", "eve", "root"])
+@pytest.mark.parametrize("who", ["bob", "eve", "rita"])
 async def test_nobody_but_its_owner_opens_it(world, notebook, who):
     def knock():
-        person = make.admin() if who == "root" else getattr(world.cast, who)
+        person = make.admin() if who == "rita" else getattr(world.cast, who)
         asked = {"app": world.label, "state": "s" * 43, "next": "/"}
         browser = world.client(person)
         posted = browser.post("/apps/authorize", asked, headers={"Origin": f"http://localhost:{world.port}"})
         return browser.get("/apps/authorize", asked).status_code, posted.status_code
 
-    assert await sync_to_async(knock)() == ((403, 403) if who == "root" else (404, 404))
+    assert await sync_to_async(knock)() == ((403, 403) if who == "rita" else (404, 404))
 
 
 async def test_its_address_stays_when_it_is_started_again_however_soon(world, notebook, monkeypatch):

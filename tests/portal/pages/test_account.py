@@ -218,7 +218,8 @@ def test_a_newcomer_chooses_a_name_and_is_in_the_team(invitation):
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"username": "Root"}, "taken"),
+        ({"username": "Rita"}, "taken"),
+        ({"username": "root"}, "account of the machine"),
         ({"username": "Zo e"}, "is not valid"),
         ({"password": "short"}, "too easy to guess"),
     ],

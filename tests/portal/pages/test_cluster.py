@@ -46,10 +46,10 @@ def test_a_machine_without_a_gpu_is_said_to_run_on_cpu_only(cast, look):
     assert "jobs run on CPU only" in look(cast.ada, "/cluster/")
 
 
-@pytest.mark.parametrize(("who", "words"), [("ada", "Ask an admin"), ("root", "bin/start --gpus")])
+@pytest.mark.parametrize(("who", "words"), [("ada", "Ask an admin"), ("rita", "bin/start --gpus")])
 def test_without_a_machine_the_next_step_is_named(look, settings, who, words):
     settings.TESSERA_EMBEDDED = True
-    person = make.admin() if who == "root" else make.user(who)
+    person = make.admin() if who == "rita" else make.user(who)
     assert words in look(person, "/cluster/")
 
 
@@ -129,7 +129,7 @@ def test_an_instance_of_a_card_is_offered_to_those_alone_who_name_it(cast, look)
 
 
 def test_a_cordoned_machine_hosts_nothing(cast, look):
-    advance([Move(cast.node)], "CORDONED", actor=Actor("root"))
+    advance([Move(cast.node)], "CORDONED", actor=Actor("rita"))
     assert card(cast.ada).fitting_sizes == [] and card(cast.ada).segments[-1].kind == "next"
     assert "n1 accepts no new work: Cordoned" in look(cast.ada, "/nodes/n1/")
 
@@ -219,7 +219,7 @@ def test_the_node_page_shows_links_and_numa(cast, look):
 
 
 def test_the_node_page_tells_what_happened(cast, look):
-    advance([Move(cast.node)], "CORDONED", actor=Actor("root"))
+    advance([Move(cast.node)], "CORDONED", actor=Actor("rita"))
     assert "running work continues, nothing new starts" in look(cast.ada, "/nodes/n1/")
 
 
