@@ -39,7 +39,7 @@ COMMANDS = {
     "queue": ("cluster", "Everybody's waiting and running jobs."),
     "images": ("images", "Images by name: ls, add, set, rm."),
     "registries": ("images", "Logins at image registries: ls, add, set, rm."),
-    "agent": ("agents", "Machines' agents: add, ls, show, approve, revoke."),
+    "agent": ("node_agents", "Machines' agents: add, ls, show, approve, revoke."),
     "doctor": ("doctor", "Check address, token, versions and tools."),
     "version": ("account", "The versions of this command and of the platform."),
 }

@@ -150,7 +150,7 @@ def use_light_reader(param: Any) -> Any:
 
 
 class WithCommonOptions:
-    """Mixin that adds the common options."""
+    """Mixin that adds the common options, and has typer read parameters without its slow lookup."""
 
     def __init__(self, *args: Any, params: list | None = None, **others: Any):
         super().__init__(*args, params=[*(params or []), *COMMON], **others)  # type: ignore[call-arg]

@@ -12,8 +12,8 @@ from jobs.models import Job
 from jobs.submit import submit_job
 from quotas.models import Quota
 from quotas.services import get_default_limit
-from scheduler.preview.capabilities import runtime_has_containers
 from scheduler.preview.preview import check_possible
+from scheduler.preview.runtime_capabilities import runtime_has_containers
 
 TEAM, ADMIN = "research", "admin"
 

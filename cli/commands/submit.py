@@ -10,13 +10,13 @@ from uuid import uuid4
 
 import typer
 
-from cli import document
+from cli import job_file_editor
+from cli.durations import read_duration
 from cli.failures import USAGE, Failure, Refused
 from cli.following import build_detached_failure, follow, report_outcome, wait_for_end, wait_for_start
 from cli.http.transport import Client
 from cli.output.plan import EXITS, format_plan
 from cli.output.text import plain
-from cli.output.units import read_duration
 from cli.pack import PackError, pack
 from cli.session import Command, Output, Session, new_commands
 
@@ -124,16 +124,16 @@ def submit(
     session: Session = ctx.obj
     within_s = read_duration(timeout)
     client = session.client()
-    text = document.read_text(_read_job_file(file), file)
-    text = document.change(text, [_split_setting(pair) for pair in settings or []])
-    code = document.read_key(text, "code")
+    text = job_file_editor.read_text(_read_job_file(file), file)
+    text = job_file_editor.change(text, [_split_setting(pair) for pair in settings or []])
+    code = job_file_editor.read_key(text, "code")
     is_here = code is not None and (code == "." or code.startswith(("./", "../")))
     if plan:
-        text = document.change(text, [("code", ".")]) if is_here else text
+        text = job_file_editor.change(text, [("code", ".")]) if is_here else text
         _show_plan(session, client.send_body("/jobs:plan", text.encode(), "application/yaml"))
     if code is not None and is_here:
         top = Path.cwd() if file == "-" else Path(file).parent
-        text = document.change(text, [("code", _upload_code(session, client, top / code))])
+        text = job_file_editor.change(text, [("code", _upload_code(session, client, top / code))])
     job = client.send_body("/jobs", text.encode(), "application/yaml", key=str(uuid4()))
     _follow_new_job(session, client, job, follow_it=follow, until=wait, within_s=within_s)
 

@@ -37,7 +37,7 @@ def save_maintenance(*, actor: Actor, maintenance: Maintenance, nodes: Iterable[
     It locks the nodes, as a start does before it checks for maintenance, so that none slips in between.
     """
     named, made = list(nodes), maintenance.pk is None
-    _check(maintenance, named)
+    _check_times_and_machines(maintenance, named)
     before = set() if made else _machines_now(Maintenance.objects.get(pk=maintenance.pk))
     of_pool = _machines_of_pools([maintenance.pool_id])
     after = {node.pk for node in named} | of_pool.get(maintenance.pool_id or 0, set())
@@ -65,7 +65,7 @@ def end_maintenance(*, actor: Actor, maintenance: Maintenance) -> None:
     hint("cycle")
 
 
-def _check(maintenance: Maintenance, named: list[Node]) -> None:
+def _check_times_and_machines(maintenance: Maintenance, named: list[Node]) -> None:
     errors = []
     if maintenance.ends_at <= maintenance.begins_at:
         errors.append(FieldError("/ends_at", "maintenance_backwards"))

@@ -18,8 +18,8 @@ from common.errors import FieldError, InvalidInput, NameTaken, NotFound
 from common.text import shorten_text
 from images.logins import find_registry_login
 from images.models import Image
+from runtimes.images.digest_lookup import Reach, Unresolved, find_digest
 from runtimes.images.names import make_image_key, read_image
-from runtimes.images.registry import Reach, Unresolved, find_digest
 
 log = logging.getLogger("tessera.images")
 

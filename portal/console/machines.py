@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from cluster.models import Gpu, Node, NodeState, Pool, Window
-from cluster.pools import PLACING, SHARING, WAITING, delete_window, save_pool, save_window
+from cluster.services import PLACING, SHARING, WAITING, delete_window, save_pool, save_window
 from cluster.windows import open_until
 from common.errors import StaleState
 from common.locks import lock_rows

@@ -64,10 +64,10 @@ class UserForm(forms.ModelForm):
     def _post_clean(self) -> None:
         super()._post_clean()
         if not self.instance.pk and not self.errors:
-            rehearse(self, lambda: create_user(**new_user(self.cleaned_data)))
+            rehearse(self, lambda: create_user(**pick_user_fields(self.cleaned_data)))
 
 
-def new_user(given: dict) -> dict:
+def pick_user_fields(given: dict) -> dict:
     return {name: given[name] for name in ("username", "full_name", "email", "uid", "platform_role")}
 
 
@@ -143,7 +143,7 @@ class UserAdmin(admin.ModelAdmin):
     def save_model(self, request: HttpRequest, obj: User, form: UserForm, change: bool) -> None:
         given = form.cleaned_data
         if not change:
-            become(obj, create_user(**new_user(given)))
+            become(obj, create_user(**pick_user_fields(given)))
         obj.save()
         if given["suspended"] != (obj.suspended_at is not None):
             let_in_or_out = suspend_person if given["suspended"] else readmit_person

@@ -15,7 +15,7 @@ from common.rates import check_rate
 from portal.access.app_links import app_origin
 from portal.access.app_sessions import find_app, issue_code
 from portal.models import App
-from portal.pages.entry import signed_in
+from portal.pages.request_guards import signed_in
 
 STATE = re.compile(r"[A-Za-z0-9_-]{43}")
 PATH = re.compile(r"/[!-~]{0,2000}")

@@ -16,10 +16,10 @@ from jobs.states import JOB_FINAL, JobState
 from notebooks.models import Notebook
 from notebooks.presets import Preset
 from portal.pages.cluster.scheduler_pulse import scheduler_late
-from portal.pages.entry import signed_in
 from portal.pages.jobs.view_model import JobView, view_jobs
 from portal.pages.notebooks.sizes import Size, offered_presets
 from portal.pages.notebooks.view_model import NotebookView, view_notebooks
+from portal.pages.request_guards import signed_in
 from portal.partial import render_page
 from quotas.models import Holding, Quota, list_subtree, load_parents
 from scheduler.preview.preview import PoolCapacity, list_capacity

@@ -6,7 +6,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from portal.access.task_access import find_task_access
-from portal.pages.entry import signed_in
+from portal.pages.request_guards import signed_in
 
 TOUCH_KEYS = ("Esc", "Tab", "Ctrl+C", "Ctrl+D", "↑", "↓", "←", "→")
 """What a phone's keyboard lacks; static/js/terminal.js knows what each sends."""

@@ -11,7 +11,7 @@ from scheduler.core.preemption.preempt import (
     preempt_lower_priority,
     reclaim_guarantees,
 )
-from scheduler.core.preemption.preempt_longer import preempt_longer
+from scheduler.core.preemption.preempt_longer_jobs import preempt_longer_jobs
 from scheduler.core.queueing.allocate import start_waiting_jobs
 from scheduler.core.queueing.cycle_context import Cycle, CycleMemo
 from scheduler.core.queueing.grow import grow_gangs
@@ -25,7 +25,7 @@ def run_cycle(snapshot: Snapshot, policy: Policy, now: float, cycle_memo: CycleM
     evict_off_pool_jobs(cycle)  # cards whose lending window closed
     reclaim_guarantees(cycle)  # guarantees
     preempt_lower_priority(cycle)  # by priority
-    preempt_longer(cycle, waiting)  # long jobs, if the policy says so
+    preempt_longer_jobs(cycle, waiting)  # long jobs, if the policy says so
     grow_gangs(cycle)  # elastic gangs
     if cycle.cycle_memo.explains:
         set_queue_positions(cycle, waiting)

@@ -9,7 +9,7 @@ from jobs.jobfile.spec import RoleSpec, roles_of
 from jobs.models import Job, JobKind, Priority
 from jobs.submit import Draft
 from scheduler.core.model.types import Refusal, WaitingJob
-from scheduler.core.placement.feasibility import check_feasibility
+from scheduler.core.placement.feasibility_when_empty import check_feasibility
 from scheduler.loading.cache_locations import list_content_keys
 from scheduler.loading.snapshots import Kind, World, build_waiting
 

@@ -28,10 +28,10 @@ from scheduler.health.installation_checks import run_installation_checks
 from scheduler.loading.cache_locations import list_content_keys
 from scheduler.loading.snapshots import World, load_world
 from scheduler.models import Lease
-from scheduler.preview.capabilities import runtime_has_containers
 from scheduler.preview.draft_checks import build_waiting_job, check_draft
 from scheduler.preview.feasibility_cache import check_once
 from scheduler.preview.forecast_recorder import FIRST, build_forecast, load_calibration, load_run_times
+from scheduler.preview.runtime_capabilities import runtime_has_containers
 from scheduler.preview.spec_changes import Change, list_change_families, time_change
 from scheduler.preview.stored_forecasts import StoredForecast
 

@@ -32,7 +32,7 @@ def list_change_families(
     """
     families = [
         [Change("preemptible", "true", "false", replace(spec, preemptible=True))] if may_borrow else [],
-        *([] if spec.roles else _list_task_changes(spec, kinds)),
+        *([] if spec.roles else _list_smaller_tasks(spec, kinds)),
         *([Change("pool", other, pool, replace(spec, pool=other))] for other in pools if other != pool),
     ]
     if spec.priority in ("low", "normal"):
@@ -40,7 +40,7 @@ def list_change_families(
     return [family for family in families if family]
 
 
-def _list_task_changes(spec: JobSpec, kinds: Iterable[Kind]) -> list[list[Change]]:
+def _list_smaller_tasks(spec: JobSpec, kinds: Iterable[Kind]) -> list[list[Change]]:
     return [
         [_fewer(spec, count) for count in _list_halves(spec.nodes)],
         [_gpu_change(spec, ask) for ask in _list_smaller_requests(spec.gpu)],

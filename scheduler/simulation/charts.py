@@ -6,7 +6,7 @@ from math import log10
 from scheduler.core.model.types import URGENT
 from scheduler.simulation.history import COMPLETED, PREEMPTED, JobRun, SimulationHistory, UsageSample
 from scheduler.simulation.scenario import Scenario
-from scheduler.simulation.svg import (
+from scheduler.simulation.svg_elements import (
     LinearScale,
     draw_axes,
     draw_rectangle,

@@ -8,7 +8,7 @@ from scheduler.simulation.charts import plot_completion_times, plot_gantt, plot_
 from scheduler.simulation.history import SimulationHistory
 from scheduler.simulation.scenario import Scenario
 from scheduler.simulation.summary import ALL_TEAMS
-from scheduler.simulation.svg import pick_colour
+from scheduler.simulation.svg_elements import pick_colour
 from scheduler.simulation.working_week import HOUR_S
 
 STYLE = """

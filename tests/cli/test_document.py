@@ -2,8 +2,8 @@
 
 import pytest
 
-from cli.document import change, read_key, read_text
 from cli.failures import Failure
+from cli.job_file_editor import change, read_key, read_text
 from jobs.jobfile.load import load_jobfile
 
 FILE = """\

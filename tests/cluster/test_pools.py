@@ -5,7 +5,7 @@ from datetime import time
 import pytest
 
 from cluster.models import Window
-from cluster.pools import delete_window, save_pool, save_window
+from cluster.services import delete_window, save_pool, save_window
 from events import bus
 from events.bus import Actor
 from events.models import Event
@@ -18,7 +18,7 @@ ROOT = Actor("rita", 1)
 @pytest.fixture
 def hints(monkeypatch):
     found = []
-    monkeypatch.setattr("cluster.pools.hint", found.append)
+    monkeypatch.setattr("cluster.services.hint", found.append)
     return found
 
 

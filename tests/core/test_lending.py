@@ -8,7 +8,7 @@ import pytest
 from scheduler.core.cycle import run_cycle
 from scheduler.core.forecast.start_forecast import RunTimeHistory, forecast_starts
 from scheduler.core.model.types import Eviction, LendingWindow, Policy, StartRange
-from scheduler.core.placement.feasibility import check_feasibility
+from scheduler.core.placement.feasibility_when_empty import check_feasibility
 from tests.core.test_cycle import started, why
 from tests.worlds import wants, world
 

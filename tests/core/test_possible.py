@@ -6,7 +6,7 @@ import pytest
 
 from scheduler.core.cycle import run_cycle
 from scheduler.core.model.types import Policy, Role
-from scheduler.core.placement.feasibility import check_feasibility
+from scheduler.core.placement.feasibility_when_empty import check_feasibility
 from tests.worlds import build_ask, wants, world
 
 CLUSTER = """

@@ -12,7 +12,7 @@ from scheduler.core.forecast.simulate import Simulation
 from scheduler.core.model.requests import build_demand
 from scheduler.core.model.snapshot import Snapshot
 from scheduler.core.model.types import Placement, WaitingJob
-from scheduler.core.placement.feasibility import check_feasibility
+from scheduler.core.placement.feasibility_when_empty import check_feasibility
 from scheduler.core.placement.gang_placement import UNLIMITED_QUOTA, place_gang
 from scheduler.core.placement.scores import ScoreTable
 from scheduler.core.placement.shortfall import Shortfall

@@ -17,7 +17,7 @@ from jobs.models import Job
 from jobs.states import JOB_FINAL
 from quotas.models import Holding, Quota, UserLimit
 from scheduler import tasks
-from scheduler.core.placement.feasibility import check_feasibility
+from scheduler.core.placement.feasibility_when_empty import check_feasibility
 from scheduler.loading import row_cache, snapshots
 from tests.loop.cluster import build_cluster, view_of
 from tests.loop.connection import install

@@ -3,8 +3,8 @@
 import pytest
 
 from common.egress import Reply
+from runtimes.images.digest_lookup import MOST_MANIFEST, Reach, Unresolved, _authorization, find_digest
 from runtimes.images.names import RegistryLogin, read_image
-from runtimes.images.registry import MOST_MANIFEST, Reach, Unresolved, _authorization, find_digest
 from tests.registry_server import digest_of, serve_registry
 
 HOME = ("127.0.0.0/8",)

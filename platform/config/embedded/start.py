@@ -148,7 +148,7 @@ class Platform:
         self.write_running()
         if not self.options.demo_once and not self.options.cluster:
             self.preparer = self.start_preparer()
-        demo_job = self.greet()
+        demo_job = self.run_first_run()
         if not demo_job:
             return 1 if self.options.demo_once else self.restart_dead_forever()
         status = self.follow(demo_job)
@@ -229,7 +229,8 @@ class Platform:
         file = str(self.data / "beat-schedule")
         return Program("beat", [*CELERY, "beat", "-s", file], self.log_path("beat"), {"TESSERA_ROLE": "beat"})
 
-    def greet(self) -> str:
+    def run_first_run(self) -> str:
+        """Set up a new installation, print how to sign in, and return its demo job, if any."""
         demo = ["--demo"] if self.options.demo_once else [] if self.options.no_demo else ["--demo-if-new"]
         told = json.loads(self.manage("first_run", *demo).splitlines()[-1])
         self.end_commands()

@@ -215,7 +215,7 @@ class Keys(Shape):
 
     def collect(self, given: dict, pointer: str) -> tuple[dict[str, Any], list[FieldError]]:
         """Return (values by name, errors of the others). A key without a value is ignored."""
-        found, errors = {}, self._check_keys(given, pointer)
+        found, errors = {}, self._find_refused_keys(given, pointer)
         for one in self.fields:
             if given.get(one.key) is None or not one.supported:
                 continue
@@ -240,7 +240,7 @@ class Keys(Shape):
     def written_paths(self) -> Iterable[Path]:
         return [(one.key, *path) for one in self.fields for path in one.shape.written_paths()]
 
-    def _check_keys(self, given: dict, pointer: str) -> list[FieldError]:
+    def _find_refused_keys(self, given: dict, pointer: str) -> list[FieldError]:
         errors = []
         for key in given:
             where = pointer + pointer_of([key])

@@ -10,7 +10,7 @@ from rest_framework.response import Response
 
 from accounts.permissions import require
 from cluster.models import Pool, Window, check_zone
-from cluster.pools import POLICY, delete_window, save_pool, save_window
+from cluster.services import POLICY, delete_window, save_pool, save_window
 from cluster.windows import open_until
 from common.errors import NotFound
 from portal.api.cluster.shapes import PoolShape, PoolView

@@ -17,7 +17,7 @@ from common.errors import (
     TooLarge,
     TooManyRequests,
 )
-from jobs.jobfile.suggestions import suggest_values
+from jobs.jobfile.value_hints import suggest_values
 from portal.error_pages import DATABASE_ERRORS, refusal_of_database
 from portal.wording.errors import describe_error, describe_field_error
 

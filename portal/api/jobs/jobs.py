@@ -37,8 +37,8 @@ from portal.api.http.problems import problem
 from portal.api.jobs.shapes import EventShape, JobShape, TaskShape, WaitAnswer, show_start, show_wait
 from portal.api.schema import JOB_FILE, Problem
 from portal.api.view import ApiView, read_query
-from scheduler.preview.capabilities import runtime_has_containers, runtime_resizes
 from scheduler.preview.preview import check_possible
+from scheduler.preview.runtime_capabilities import runtime_has_containers, runtime_resizes
 from scheduler.preview.stored_forecasts import load_forecasts
 
 MAX_BULK = 200

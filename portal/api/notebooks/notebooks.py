@@ -23,8 +23,8 @@ from portal.api.http.headers import ETAG, IF_MATCH, KEY, etag_of, read_if_match,
 from portal.api.http.lists import PageQuery, SortField, StatesField, list_of, page, read_moment, read_name
 from portal.api.notebooks.shapes import Changes, Farewell, Hours, Name, NewNotebook, NotebookShape, NotebookWhole, Start
 from portal.api.view import ApiView, read_query
-from scheduler.preview.capabilities import runtime_has_containers
 from scheduler.preview.preview import check_possible
+from scheduler.preview.runtime_capabilities import runtime_has_containers
 
 WRITE = ("notebooks:write",)
 READ = ("notebooks:read",)

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from accounts.models import User
 from common.errors import NotFound
 from events.notices import KINDS, Channels, choose_channels, count_unread, load_choices, mark_read, notices_of
-from portal.pages.entry import signed_in
+from portal.pages.request_guards import signed_in
 from portal.partial import render_page
 from portal.wording.notices import KIND_LABELS, view_notice
 

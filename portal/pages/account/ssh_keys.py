@@ -19,7 +19,7 @@ from common.errors import InvalidInput
 from common.rates import check_rate
 from portal.access.ssh_endpoint import find_ssh_endpoint
 from portal.forms import bind
-from portal.pages.entry import signed_in
+from portal.pages.request_guards import signed_in
 
 
 class SshKeyForm(forms.Form):

@@ -29,7 +29,7 @@ from common.rates import check_rate
 from events.bus import publish_recheck
 from portal.forms import bind
 from portal.pages.account.forms import InviteForm, JoinForm, PasswordForm, SignInForm, TokenForm
-from portal.pages.entry import address_of, safe_path, signed_in
+from portal.pages.request_guards import address_of, safe_path, signed_in
 
 GET_POST = ["GET", "HEAD", "POST"]
 KNOWN_COOKIE, KNOWN_SALT, KNOWN_S = "tessera-known", "portal.known-browser", 180 * 24 * 3600

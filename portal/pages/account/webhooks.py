@@ -18,7 +18,7 @@ from common.rates import check_rate
 from common.text import MAX_NAME
 from portal.forms import bind
 from portal.pages.account.webhook_view import TOPIC_WORDS, WebhookView, view_deliveries, view_webhooks
-from portal.pages.entry import signed_in
+from portal.pages.request_guards import signed_in
 from portal.partial import render_page
 from portal.wording.errors import describe_error
 from webhooks.models import Webhook

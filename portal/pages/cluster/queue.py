@@ -19,7 +19,7 @@ from jobs.models import Priority
 from jobs.states import JobState
 from portal.access.redacted_rows import SHORT_WORDS, QueueRow, list_active_rows, list_queue_rows
 from portal.pages.cluster.scheduler_pulse import last_pass, scheduler_late
-from portal.pages.entry import signed_in
+from portal.pages.request_guards import signed_in
 from portal.partial import render_page
 from portal.templatetags.amounts import gpu_sum
 from portal.wording.resources import describe_gpu

@@ -15,7 +15,7 @@ from accounts.models import Team, User
 from common.resources import show_cpu, show_gpu, show_memory
 from jobs.models import Job
 from jobs.states import JOB_ACTIVE, JobState
-from portal.pages.entry import signed_in
+from portal.pages.request_guards import signed_in
 from portal.partial import render_page
 from portal.templatetags.amounts import gpu_sum
 from portal.templatetags.bars import LEGEND, Segment

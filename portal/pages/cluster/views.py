@@ -23,7 +23,7 @@ from jobs.states import TaskState
 from portal.access.redacted_rows import list_node_views
 from portal.image_view import ImageView, view_images
 from portal.pages.cluster.machines import SIZES, Card, Machine, Summary, build_machines, show_gpu_size, sum_machines
-from portal.pages.entry import signed_in
+from portal.pages.request_guards import signed_in
 from portal.partial import render_page
 from portal.templatetags.amounts import gpu_sum
 from portal.templatetags.bars import team_classes

@@ -20,8 +20,8 @@ from files.uploads import CHUNK_BYTES
 from files.usage import Used, load_used, record_removal
 from files.user_areas import HOME, TEAM, FileArea, find_file_area, list_file_areas
 from portal.downloads import image_type, send_archive, send_file, send_image
-from portal.pages.entry import signed_in
 from portal.pages.files.view_model import Row, address, crumbs_of, join, rows_of, show_name, text_of
+from portal.pages.request_guards import signed_in
 from portal.partial import render_page
 from portal.templatetags.bars import LEGEND, Segment
 from portal.wording.errors import describe_error

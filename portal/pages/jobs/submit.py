@@ -28,14 +28,14 @@ from jobs.models import CodePack
 from jobs.reason_messages import describe_wait
 from jobs.submit import Draft, submit_job
 from portal.pages.cluster.scheduler_pulse import scheduler_late
-from portal.pages.entry import signed_in
 from portal.pages.jobs.form import ASKS, values_of
 from portal.pages.jobs.job_editor import EditedJob, Verdict, locate_errors, read_edited_job, validate_edited_job
 from portal.pages.jobs.view_model import find_job
+from portal.pages.request_guards import signed_in
 from portal.wording.plans import describe_change, describe_plan, describe_sooner_start
 from portal.wording.resources import describe_roles
-from scheduler.preview.capabilities import runtime_has_containers
 from scheduler.preview.preview import PlanAnswer, PoolCapacity, check_possible, list_capacity, plan_job
+from scheduler.preview.runtime_capabilities import runtime_has_containers
 
 EXAMPLE = """\
 name: hello

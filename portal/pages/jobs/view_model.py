@@ -21,7 +21,7 @@ from jobs.states import HOLDING, JOB_ACTIVE, JobState
 from portal.wording.image_pulls import job_hint, start_sentence
 from portal.wording.resources import describe_gpu, describe_roles, show_elapsed
 from portal.wording.starts import describe_start
-from scheduler.preview.capabilities import runtime_resizes
+from scheduler.preview.runtime_capabilities import runtime_resizes
 from scheduler.preview.stored_forecasts import load_forecasts
 
 FRESH = timedelta(seconds=5)

@@ -20,13 +20,13 @@ from jobs.models import Job, JobKind, JobQuerySet, Task
 from jobs.resizing import resize_job
 from jobs.states import JOB_ACTIVE, JobState
 from portal.pages.cluster.scheduler_pulse import scheduler_late
-from portal.pages.entry import safe_path, signed_in
 from portal.pages.jobs.detail import JobDetail, TaskLog, log_store
 from portal.pages.jobs.start_suggestions import StartSuggestions
 from portal.pages.jobs.view_model import JOB_ID, JobRights, JobView, find_job, view_jobs
+from portal.pages.request_guards import safe_path, signed_in
 from portal.partial import render_page
 from portal.wording.errors import describe_refusal
-from scheduler.preview.capabilities import runtime_resizes
+from scheduler.preview.runtime_capabilities import runtime_resizes
 
 PAGE = 50
 PIECE = 256 * 1024
@@ -166,7 +166,7 @@ class JobList:
     # ---- filters ----
 
     @property
-    def states(self) -> list[dict]:
+    def state_filters(self) -> list[dict]:
         return [
             {"words": words, "href": self.address(state=code), "current": code == self.state}
             for code, (words, _states) in STATES.items()

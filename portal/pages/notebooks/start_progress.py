@@ -18,10 +18,10 @@ from notebooks.services import mark_opened
 from notebooks.start_phases import Phase, load_start_phases
 from portal.access.app_links import link_to_notebook
 from portal.pages.cluster.scheduler_pulse import scheduler_late
-from portal.pages.entry import signed_in
 from portal.pages.jobs import detail as job_detail
 from portal.pages.notebooks.sizes import SIZES, Size, sizes_for
 from portal.pages.notebooks.view_model import NotebookView, find_notebook
+from portal.pages.request_guards import signed_in
 from portal.partial import render_page, wants_fragment
 from portal.wording.errors import describe_error
 from portal.wording.resources import show_elapsed

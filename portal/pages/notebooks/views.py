@@ -27,16 +27,16 @@ from notebooks.services import (
 )
 from portal.forms import bind
 from portal.pages.cluster.scheduler_pulse import scheduler_late
-from portal.pages.entry import safe_path, signed_in
 from portal.pages.jobs.form import gpu_of
 from portal.pages.jobs.history import Happening, history_of
 from portal.pages.notebooks.form import NotebookForm, SettingsForm
 from portal.pages.notebooks.sizes import SIZES, Size, offered_presets, sizes_for
 from portal.pages.notebooks.view_model import NotebookView, find_notebook, view_notebooks
+from portal.pages.request_guards import safe_path, signed_in
 from portal.partial import render_page
 from portal.wording.errors import describe_refusal
-from scheduler.preview.capabilities import runtime_has_containers
 from scheduler.preview.preview import check_possible
+from scheduler.preview.runtime_capabilities import runtime_has_containers
 
 GET_POST = ["GET", "HEAD", "POST"]
 MOST = 200

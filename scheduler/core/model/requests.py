@@ -35,11 +35,11 @@ class RequestClass:
         return list_windows(self.reach)
 
     @cached_property
-    def need_mib(self) -> np.ndarray:
+    def need_mib_by_kind(self) -> np.ndarray:
         return np.array(self.ask.need_mib, dtype=np.int64)
 
     @cached_property
-    def need_percent(self) -> np.ndarray:
+    def need_percent_by_kind(self) -> np.ndarray:
         return np.array(self.ask.need_percent, dtype=np.int64)
 
     @cached_property

@@ -33,7 +33,7 @@ def sum_link_scores(snapshot: Snapshot, gpus: list[int], node: int) -> int:
 
 def free_share_after(snapshot: Snapshot, request: RequestClass, gpus: np.ndarray) -> np.ndarray:
     """Return the share of memory left on each card after one slice: float [len(gpus)]."""
-    left = snapshot.gpu_free_mib[gpus] - request.need_mib[snapshot.gpu_kind[gpus]]
+    left = snapshot.gpu_free_mib[gpus] - request.need_mib_by_kind[snapshot.gpu_kind[gpus]]
     return left / snapshot.gpu_total_mib[gpus]
 
 

@@ -53,8 +53,8 @@ def find_fitting_cards(snapshot: Snapshot, request: RequestClass, gpus: np.ndarr
         free &= snapshot.gpu_free_mib[gpus] == snapshot.gpu_total_mib[gpus]
     else:
         kind = snapshot.gpu_kind[gpus]
-        free = snapshot.gpu_free_mib[gpus] >= request.need_mib[kind]
-        free &= snapshot.gpu_free_percent[gpus] >= request.need_percent[kind]
+        free = snapshot.gpu_free_mib[gpus] >= request.need_mib_by_kind[kind]
+        free &= snapshot.gpu_free_percent[gpus] >= request.need_percent_by_kind[kind]
         free &= snapshot.gpu_slices[gpus] < snapshot.gpu_max_slices[gpus]
     return free & find_eligible_cards(snapshot, request, gpus)
 

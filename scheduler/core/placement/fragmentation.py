@@ -112,8 +112,8 @@ def fragmentation_gain_by_card(
     states = NodeStates.from_snapshot(snapshot, nodes)
     owner, column = find_fitting_grid(snapshot, request, nodes).nonzero()
     gpus = snapshot.card_grid[nodes][owner, column]
-    memory = snapshot.gpu_free_mib[gpus] - request.need_mib[snapshot.gpu_kind[gpus]]
-    percent = snapshot.gpu_free_percent[gpus] - request.need_percent[snapshot.gpu_kind[gpus]]
+    memory = snapshot.gpu_free_mib[gpus] - request.need_mib_by_kind[snapshot.gpu_kind[gpus]]
+    percent = snapshot.gpu_free_percent[gpus] - request.need_percent_by_kind[snapshot.gpu_kind[gpus]]
     free = states.free[owner]
     free[np.arange(len(owner)), column] = _free_milli(memory, snapshot.gpu_total_mib[gpus], percent)
     after = NodeStates(states.cpu[owner] - request.ask.cpu_milli, free, states.kind[owner])

@@ -93,8 +93,9 @@ def _describe_best_card(snapshot: Snapshot, request: RequestClass) -> dict:
             "need_mib": min((request.ask.need_mib[kind] for kind in list_kinds(request.kinds)), default=0),
         }
     kind = snapshot.gpu_kind[gpus]
-    memory = (snapshot.gpu_free_mib[gpus] - request.need_mib[kind]) / np.maximum(snapshot.gpu_total_mib[gpus], 1)
-    compute = (snapshot.gpu_free_percent[gpus] - request.need_percent[kind]) / 100
+    left_mib = snapshot.gpu_free_mib[gpus] - request.need_mib_by_kind[kind]
+    memory = left_mib / np.maximum(snapshot.gpu_total_mib[gpus], 1)
+    compute = (snapshot.gpu_free_percent[gpus] - request.need_percent_by_kind[kind]) / 100
     full = snapshot.gpu_slices[gpus] >= snapshot.gpu_max_slices[gpus]
     gpu = int(gpus[np.lexsort((-np.minimum(memory, compute), full))[0]])
     kind = int(snapshot.gpu_kind[gpu])

@@ -34,7 +34,7 @@ def start_waiting_jobs(cycle: Cycle) -> list[WaitingJob]:
             borrowers.append(job)
         elif not _start_or_block(cycle, lines, job, cycle.job_class(job), []):
             waiting.append(job)
-        known.record(job)
+        known.remember_result(job)
     known = EqualJobResults(cycle, lines, waiting)
     for job in order_jobs(cycle.snapshot, borrowers, cycle.policy, cycle.now):
         if known.reuse(job):
@@ -44,7 +44,7 @@ def start_waiting_jobs(cycle: Cycle) -> list[WaitingJob]:
             cycle.plan.refusals[job.job] = []
         elif not _start_or_block(cycle, lines, job, shape, cycle.borrow_refusals(job)):
             waiting.append(job)
-        known.record(job)
+        known.remember_result(job)
     if cycle.cycle_memo.explains:
         reserved = ((kept.job, kept.at) for kept in cycle.reservation_plan.reservations if kept.job != MAINTENANCE_JOB)
         cycle.plan.reserved_at = {job: at for job, at in reserved if isfinite(at)}
@@ -74,7 +74,7 @@ class EqualJobResults:
             self._waiting.append(job)
         return True
 
-    def record(self, job: WaitingJob) -> None:
+    def remember_result(self, job: WaitingJob) -> None:
         """Remember the result of a waiting job for equal ones."""
         cycle = self._cycle
         if self._version != cycle.snapshot.version or job.job not in cycle.plan.refusals:

@@ -20,7 +20,7 @@ from scheduler.core.model.types import (
     RunningJob,
     WaitingJob,
 )
-from scheduler.core.placement.feasibility import check_shape
+from scheduler.core.placement.feasibility_when_empty import check_shape
 from scheduler.core.placement.scores import ScoredSnapshot, ScoreTable
 from scheduler.core.placement.victims import ChooseVictims, place_job
 from scheduler.core.queueing.priority_order import estimate_remaining_work

@@ -7,7 +7,7 @@ from jobs.jobfile.description import JOB
 from jobs.jobfile.load import load_jobfile
 from jobs.jobfile.parse import MAX_ERRORS, Defaults, derive_name, parse_spec
 from jobs.jobfile.spec import DEFAULT_RETRY_WHEN, Checkpoint, JobSpec, from_json, to_json
-from jobs.jobfile.suggestions import suggest_values
+from jobs.jobfile.value_hints import suggest_values
 from portal.wording.errors import ERROR_MESSAGES, FIELD_MESSAGES, describe_error, describe_field_error
 
 

@@ -20,8 +20,8 @@ from jobs.models import Job
 from jobs.states import TaskState
 from portal.wording.image_pulls import pull_hint
 from runtimes.contract.node import IMAGE
+from runtimes.images.digest_lookup import Reach, Unresolved, find_digest
 from runtimes.images.names import RegistryLogin, make_image_key, read_image
-from runtimes.images.registry import Reach, Unresolved, find_digest
 from scheduler.inventory.image_prepull import prepull_images
 from scheduler.models import Lease
 from scheduler.reconcile.task_specs import build_task_spec

@@ -34,7 +34,7 @@ def build_node_view(node: Thing, foreign: tuple[int, int] = (0, 0), tolerated: S
         gpus=gpus,
         links=_read_links(inventory.get("links"), len(gpus)),
         ready=is_ready(node) and not node["spec"].get("unschedulable") and not _repels(node, tolerated),
-        facts=_read_facts(node),
+        facts=_read_system_info(node),
         pcie=tuple(tuple(row) for row in inventory.get("pcie", ())),
         held=_list_images(node),
     )
@@ -158,7 +158,7 @@ NO_MPS = (
 )
 
 
-def _read_facts(node: Thing) -> dict[str, str]:
+def _read_system_info(node: Thing) -> dict[str, str]:
     info = node["status"].get("nodeInfo", {})
     told = {
         "kernel": info.get("kernelVersion", ""),

@@ -15,7 +15,7 @@ from runtimes.local.node.inventory import NodeCards
 from runtimes.local.node.isolation_probe import Isolation, MemoryControl, probe_isolation, probe_memory
 from runtimes.local.node.simulated_cards import simulate_cards
 from runtimes.local.slices.compute_sharing import ComputeSharing
-from runtimes.local.slices.slice_manager import SliceManager
+from runtimes.local.slices.library_slices import SliceManager
 
 ADDRESS = "127.0.0.1"
 

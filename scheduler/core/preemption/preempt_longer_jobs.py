@@ -31,7 +31,7 @@ MAX_NODES_TRIED = 16
 """Nodes examined per task."""
 
 
-def preempt_longer(cycle: Cycle, waiting: list[WaitingJob]) -> None:
+def preempt_longer_jobs(cycle: Cycle, waiting: list[WaitingJob]) -> None:
     """Let jobs in line stop far longer ones."""
     if not cycle.policy.preempts_longer:
         return
