@@ -2,7 +2,15 @@
 
 import signal
 
-from runtimes.local.processes import Process, has_marker, list_descendants, list_processes, send_signal
+from runtimes.local.processes import (
+    Process,
+    has_marker,
+    is_in_group,
+    is_shim,
+    list_descendants,
+    list_processes,
+    send_signal,
+)
 from runtimes.local.shim import cgroups
 from runtimes.local.taskdir import TaskDir
 
@@ -16,7 +24,10 @@ def kill_orphans(task: TaskDir) -> list[Process]:
 
 
 def find_orphan_processes(task: TaskDir) -> list[Process]:
-    """Find processes by first process, session, control group and environment."""
+    """Find processes by first process, session, control group, environment and shim, also without its directory.
+
+    Not while its lock is another's: then the shim is no orphan.
+    """
     job = task.read("job") or {"pid": 0, "start": 0}
     group = {pid for path in list_task_groups(task) for pid in cgroups.list_members(path)}
     living = list_processes()
@@ -28,6 +39,8 @@ def find_orphan_processes(task: TaskDir) -> list[Process]:
         or process.session == session
         or process.pid in group
         or has_marker(process.pid, task.uuid)
+        or is_in_group(process.pid, task.uuid)
+        or is_shim(process.pid, task.path)
     }
     below = {process.pid for process in list_descendants(roots, living)}
     return [process for process in living if process.pid in roots | below]

@@ -81,6 +81,25 @@ def has_marker(pid: int, task: str) -> bool:
         return False
 
 
+def is_in_group(pid: int, task: str) -> bool:
+    """Return whether it is in a task's control group, whatever the group's parent is."""
+    try:
+        with open(f"/proc/{pid}/cgroup") as file:
+            return any(line.rstrip().endswith(f"/{task}") for line in file)
+    except OSError:
+        return False
+
+
+def is_shim(pid: int, path: str) -> bool:
+    """Return whether it is the shim of the task in this directory, by its command line."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            words = file.read().split(b"\0")
+    except OSError:
+        return False
+    return path.encode() in words and any(b"runtimes.local.shim" in word for word in words)
+
+
 def send_signal(process: Process, number: int) -> None:
     """Signal this process, never another with its pid."""
     try:

@@ -72,8 +72,8 @@ def record_end(task: TaskDir, unstarted: dict) -> dict | None:
     if ended is not None:
         return ended
     started = task.read("started")
-    if started is None:
-        ended = unstarted
+    if started is None:  # or its directory was removed while it ran
+        ended = None if orphan_processes.kill_orphans(task) else unstarted
     elif started.get("boot_id") != processes.read_boot_id():
         ended = _container_lost(started, "The machine was started anew while it ran.")
     elif not orphan_processes.kill_orphans(task):

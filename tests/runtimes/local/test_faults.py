@@ -55,6 +55,22 @@ def test_a_lost_task_is_lost_until_its_leftovers_are_gone(world, monkeypatch):
     assert world.until(spec.uuid, "exited").cause == "container_lost"
 
 
+def test_a_task_whose_directory_was_removed_has_ended_when_nothing_of_it_is_left(world):
+    """The stop makes the directory anew, and an empty one once read as: it never began."""
+    spec = world.spec("setsid env -i sleep 60 & sleep 60")
+    world.runtime.start(spec)
+    world.until(spec.uuid, "running")
+    task = world.task(spec.uuid)
+    shutil.rmtree(task.path)
+    assert world.view(spec.uuid) is None
+    assert [one for one in orphan_processes.find_orphan_processes(task) if one.pid != os.getpid()]
+    world.runtime.stop(spec.uuid, 0, epoch=5)
+    assert world.view(spec.uuid).phase == "starting"  # what was left is being killed
+    wait_for(lambda: not orphan_processes.find_orphan_processes(task))
+    world.runtime.stop(spec.uuid, 0, epoch=5)
+    assert world.view(spec.uuid).phase == "exited" and world.runs(spec.uuid) == 1
+
+
 def test_a_killed_worker_changes_nothing(plain):
     spec = plain.spec("sleep 60")
     code = (
