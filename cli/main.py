@@ -27,6 +27,7 @@ COMMANDS = {
     "hold": ("job_actions", "Keep waiting jobs from starting."),
     "release": ("job_actions", "Let held jobs start."),
     "resize": ("job_actions", "Give the slices of a running job another size."),
+    "settle": ("job_actions", "End tasks that their machine does not know any more, as an administrator."),
     "files": ("files", "Your files there, and your teams'."),
     "nb": ("notebooks", "Notebooks: start, open, stop, ls, rename."),
     "open": ("notebooks", "Open a notebook in jupyter or vscode."),

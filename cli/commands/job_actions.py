@@ -1,4 +1,4 @@
-"""`stop`, `retry`, `hold`, `release` and `resize`."""
+"""`stop`, `retry`, `hold`, `release`, `resize` and `settle`."""
 
 import time
 from typing import Annotated
@@ -73,6 +73,21 @@ def resize(
         raise fail(Failure(USAGE, *lines))
     if unfinished:
         raise fail(Failure(WAITS, f"{job['id']} is still being resized. Look again with: tessera ps {job['id']}"))
+
+
+@commands.command("settle", cls=Command)
+def settle(
+    ctx: typer.Context,
+    job_id: Annotated[str, typer.Argument(metavar="ID", autocompletion=complete_open_job_ids)],
+    why: Annotated[str, typer.Option("--why", metavar="REASON", help="Kept in the job's history.")],
+    task: Annotated[str, typer.Option("--task", metavar="NAME", help="One task, such as worker.1; else all.")] = "",
+) -> None:
+    """End tasks that their machine does not know any more, as an administrator.
+
+    What the machine still finds of them is ended first.
+    """
+    job = ctx.obj.client().post(job_path(job_id, ":settle"), {"why": why, **({"task": task} if task else {})})
+    ctx.obj.show(job, [job["id"]], [f"{job['id']} ends as soon as its machine has found nothing of it."])
 
 
 def _resizing_tasks(job: dict, state: str, task: str) -> list[dict]:

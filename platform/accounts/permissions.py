@@ -21,6 +21,7 @@ PERMISSIONS: dict[str, frozenset[str]] = {
     "job.hold": frozenset({OWNER, LEAD, ADMIN}),
     "job.release": frozenset({OWNER, LEAD, ADMIN}),
     "job.resize": frozenset({OWNER, LEAD, ADMIN}),
+    "job.settle": frozenset({ADMIN}),
     "job.enter": frozenset({OWNER}),
     "job.levers": frozenset({OWNER}),
     "notebook.start": frozenset({OWNER}),

@@ -1,6 +1,7 @@
-"""Request a stop, hold, release or retry of a job."""
+"""Request a stop, hold, release or retry of a job, or the end of its lost tasks."""
 
 from collections.abc import Sequence
+from datetime import timedelta
 from itertools import chain
 from typing import Any
 
@@ -9,12 +10,17 @@ from django.db.models.functions import Now
 
 from accounts.models import User
 from accounts.permissions import find_refusals, require
-from common.errors import Conflict, NotPermitted
+from cluster.models import Node, NodeState
+from common.errors import Conflict, FieldError, InvalidInput, NotPermitted
+from common.locks import database_now
 from events.bus import Actor, EventLine, hint, record, record_all
-from jobs.lifecycle import TaskMove, load_attempts, lock_job, lock_jobs, move_tasks, requeue_job
-from jobs.models import Job
+from jobs.lifecycle import TaskMove, load_attempt, load_attempts, lock_job, lock_jobs, move_tasks, requeue_job
+from jobs.models import Job, Task
 from jobs.states import JobState, TaskState
 from quotas.services import admit_waiting_job
+
+MOST_WHY = 200
+SILENT_AFTER = timedelta(seconds=120)
 
 
 def stop_job(*, actor: User, job: Job, reason: str = "stopped_by_user") -> Job:
@@ -95,6 +101,35 @@ def retry_job(*, actor: User, job: Job) -> Job:
     return load_with_names(job)
 
 
+@transaction.atomic
+def settle_job(*, actor: User, job: Job, why: str, task: str = "") -> Job:
+    """Ask to end lost tasks, such as after somebody removed their records. Raises InvalidInput and Conflict.
+
+    The word is a wish: reconciling has the runtime end what is left of a task, and a task ends only when nothing is.
+    task: such as worker.1, "" for all.
+    """
+    require(actor, "job.settle")
+    why = _read_why(why)
+    job = lock_job(job.pk)
+    lost = [one for one in load_attempt(job) if one.state == TaskState.LOST and task in ("", _name(one))]
+    if not lost:
+        raise Conflict("only_lost_tasks")
+    for node in Node.objects.filter(pk__in=[one.node_id for one in lost]).order_by("name"):
+        if is_silent(node):
+            raise Conflict("settle_silent_node", node=node.name)
+    Task.objects.filter(pk__in=[one.pk for one in lost]).update(settled={"by": actor.username, "why": why})
+    record(job, "settled", actor=actor.as_actor, params={"tasks": [_name(one) for one in lost], "why": why})
+    hint("reconcile")
+    return load_with_names(job)
+
+
+def is_silent(node: Node) -> bool:
+    """Return whether a machine that is still there cannot be asked what it runs."""
+    if node.removed_at is not None:
+        return False
+    return node.state in (NodeState.NOT_READY, NodeState.SUSPECT) or database_now() - node.last_seen_at > SILENT_AFTER
+
+
 def load_with_names(job: Job) -> Job:
     return Job.objects.with_names().get(pk=job.pk)
 
@@ -102,3 +137,16 @@ def load_with_names(job: Job) -> Job:
 def _write(job: Job, **columns: Any) -> None:
     """Update columns, not the state, of a locked job."""
     Job.objects.filter(pk=job.pk).update(**columns)
+
+
+def _read_why(why: str) -> str:
+    why = " ".join(why.split())
+    if not why:
+        raise InvalidInput([FieldError("/why", "required")])
+    if len(why) > MOST_WHY:
+        raise InvalidInput([FieldError("/why", "too_long", {"max": MOST_WHY})])
+    return why
+
+
+def _name(task: Task) -> str:
+    return f"{task.role}.{task.rank}"

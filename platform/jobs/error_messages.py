@@ -108,6 +108,9 @@ ERROR_MESSAGES = {
     "not_running.pending": WAITS_YET,
     "not_running.queued": WAITS_YET,
     "not_running.starting": STARTS_NOW,
+    "only_lost_tasks": _(
+        "This job has no such lost task, so there is nothing to settle. Stop the job if it is to end."
+    ),
     "only_ended_jobs": _("Only a job that has ended can be retried. Stop it first, or wait until it ends."),
     "only_running_jobs": _("Only a running job can be resized. Wait until it is running, or submit it again."),
     "only_waiting_jobs": _("Only a waiting job can be held, and this one has left the queue. Stop it instead."),
@@ -137,5 +140,9 @@ ERROR_MESSAGES = {
     ),
     "resize_under_way": _("The slice is already being resized. Check again in a moment."),
     "resize_whole_card": _("This job has whole cards, which cannot be resized. Submit it again with what you need."),
+    "settle_silent_node": _(
+        "Nothing is heard of the machine %(node)s, so nobody knows what runs there. Start it again, or remove it from "
+        "the cluster if it is gone for good, and then settle the task."
+    ),
     "tensorboard_failed": _("TensorBoard did not start in this job: %(words)s"),
 }

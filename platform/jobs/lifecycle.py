@@ -258,7 +258,7 @@ def _times(step: str) -> dict[str, Any]:
     if step == TaskState.ASSIGNED:
         return {"assigned_at": Now()}
     if step == TaskState.RUNNING:
-        return {"started_at": Now(), "lost_at": None}
+        return {"started_at": Now(), "lost_at": None, "settled": None}
     if step == TaskState.LOST:
         return {"lost_at": Now()}
     return {"ended_at": Now()} if step in TASK_FINAL else {}

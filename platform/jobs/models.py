@@ -219,6 +219,7 @@ class Task(models.Model):
     resize = models.JSONField(
         null=True, help_text="the newest wish for another size of its slice (jobs.resizing); null: there was none"
     )
+    settled = models.JSONField(null=True, help_text="an administrator's word on a lost task (jobs.control)")
     lost_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)
 

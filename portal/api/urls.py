@@ -60,6 +60,7 @@ urlpatterns = [
     path("jobs/<job:job_id>:retry", jobs.JobRetry.as_view(), name="api-job-retry"),
     path("jobs/<job:job_id>:hold", jobs.JobHold.as_view(), name="api-job-hold"),
     path("jobs/<job:job_id>:release", jobs.JobRelease.as_view(), name="api-job-release"),
+    path("jobs/<job:job_id>:settle", jobs.JobSettle.as_view(), name="api-job-settle"),
     path("jobs/<job:job_id>:resize", jobs.JobResize.as_view(), name="api-job-resize"),
     path("jobs/<job:job_id>/logs", logs.JobLogs.as_view(), name="api-job-logs"),
     path("jobs/<job:job_id>/events", jobs.JobEvents.as_view(), name="api-job-events"),

@@ -26,6 +26,7 @@ SENTENCES: dict[tuple[str, str], str | Promise] = {
     ("job", "submitted"): gettext_lazy("Submitted to pool %(pool)s"),
     ("job", "stop_requested"): gettext_lazy("Stop requested"),
     ("job", "resize_requested"): gettext_lazy("Resize to slices of %(gpu)s requested"),
+    ("job", "settled"): gettext_lazy("What could no longer be seen of it was settled: %(why)s"),
     ("job", "held"): gettext_lazy("Held: the job keeps its place and does not start"),
     ("job", "released"): gettext_lazy("Released: the job may start again"),
     ("job", "about_to_end"): gettext_lazy("The job is about to reach its time limit"),

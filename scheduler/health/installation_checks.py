@@ -1,4 +1,4 @@
-"""What `tessera doctor` checks of an installation: database, loops, agents, runtime and orphans."""
+"""What `tessera doctor` checks of an installation: database, loops, agents, runtime, orphans and lost tasks."""
 
 import time
 from collections.abc import Iterator
@@ -12,6 +12,7 @@ from cluster.agents import SILENT_AFTER
 from cluster.models import Agent, Node
 from runtimes.contract.errors import Unavailable
 from runtimes.contract.runtime import Finding, Runtime
+from scheduler.health.lost_tasks import find_lost_tasks
 from scheduler.models import Lease
 from scheduler.reconcile.orphans import load_orphans, never_ran
 from scheduler.runtime import get_runtime
@@ -24,7 +25,7 @@ LOOPS = {"cycle": "the scheduler", "reconcile": "what follows the machines"}
 def run_installation_checks(*, probe: bool = False) -> list[Finding]:
     """Return all findings. probe: allow checks that run something."""
     runtime = get_runtime()
-    found = [_database(), *_loops(), *_agents(), *_orphans(runtime)]
+    found = [_database(), *_loops(), *_agents(), *_orphans(runtime), *find_lost_tasks()]
     if dotted := runtime.capabilities.examine:
         numbers = Team.objects.order_by("gid").values_list("gid", flat=True)
         found += import_string(dotted)(runtime, list(numbers), probe)

@@ -34,7 +34,7 @@ NO_PROGRESS = StartProgress()
 
 @dataclass(frozen=True)
 class TaskRow:
-    """A task with holdings. stop: reason to stop, "" for none."""
+    """A task with holdings. stop: reason to stop, or "". settled: an administrator's word on a lost one, or ""."""
 
     uuid: str
     job_id: int
@@ -44,6 +44,7 @@ class TaskRow:
     gpu_use: tuple[GpuUse, ...] = ()
     start_progress: StartProgress = NO_PROGRESS
     resize: bool = False
+    settled: str = ""
 
 
 @dataclass(frozen=True)
@@ -171,6 +172,8 @@ def _compare_one(row: TaskRow, view: ContainerView | None) -> list[Step]:
     if view.phase == "exited":
         state, reason = find_end(view, row.stop, ran=row.state not in (T.ASSIGNED, T.STARTING))
         return [TaskObserved(row.uuid, row.job_id, state, reason, _fill_in_detail(row, view, reason))]
+    if row.state == T.LOST and row.settled and view.phase == "starting":  # it is being looked for
+        return [_end_lost(row)]
     if view.phase == "lost":
         return [] if row.state == T.LOST else [TaskObserved(row.uuid, row.job_id, T.LOST, "", view)]
     if row.stop or row.state == T.STOPPING:
@@ -184,7 +187,14 @@ def _compare_one(row: TaskRow, view: ContainerView | None) -> list[Step]:
     return [Resize(row.uuid, row.job_id)] if row.resize and row.state == T.RUNNING else []
 
 
+def _end_lost(row: TaskRow) -> Stop:
+    """Return a stop, by which the runtime makes sure that nothing is left of a task without records."""
+    return Stop(row.uuid, row.job_id, row.stop, mark=False)
+
+
 def _fill_in_detail(row: TaskRow, view: ContainerView, reason: str) -> ContainerView:
+    if row.state == T.LOST and row.settled:
+        return replace(view, detail=row.settled)
     if view.detail or view.cause != "stopped":
         return view
     if reason == OVER:
@@ -195,7 +205,9 @@ def _fill_in_detail(row: TaskRow, view: ContainerView, reason: str) -> Container
 def _unseen(row: TaskRow) -> list[Step]:
     if row.state == T.ASSIGNED:
         return [Stop(row.uuid, row.job_id, row.stop, mark=False)] if row.stop else [Start(row.uuid, row.job_id)]
-    return [] if row.state == T.LOST else [TaskObserved(row.uuid, row.job_id, T.LOST)]
+    if row.state == T.LOST:
+        return [_end_lost(row)] if row.settled else []
+    return [TaskObserved(row.uuid, row.job_id, T.LOST)]
 
 
 def find_end(view: ContainerView, wish: str, *, ran: bool = True) -> tuple[str, str]:
@@ -224,6 +236,7 @@ class HeldTask(NamedTuple):
     fetching_since: datetime | None
     detail: str
     resize: dict[str, Any] | None
+    settled: dict[str, Any] | None
     stop_requested_at: datetime | None
     stop_reason: str
 
@@ -245,6 +258,7 @@ def load_rows() -> list[TaskRow]:
             tuple(GpuUse(**use) for use in task.gpu_use),
             StartProgress(task.fetching_since, task.detail),
             task.resize is not None and task.resize["open"],
+            f"{task.settled['by']} settled it: {task.settled['why']}" if task.settled else "",
         )
         for task in tasks
     ]

@@ -12,7 +12,7 @@ from rest_framework.response import Response
 
 from common.errors import NotFound, PlatformError
 from events.models import Event
-from jobs.control import hold_job, release_job, retry_job, stop_job, stop_jobs
+from jobs.control import MOST_WHY, hold_job, release_job, retry_job, settle_job, stop_job, stop_jobs
 from jobs.jobfile.load import load_jobfile, load_json
 from jobs.jobfile.parse import parse_spec
 from jobs.models import Job, JobKind, JobQuerySet, Task
@@ -180,6 +180,28 @@ class JobResize(ApiView):
         """
         job, asked = find_job(request, job_id), read_json(request, ResizeAsk)
         resize_job(actor=request.user, job=job, able=runtime_resizes(), **asked)
+        return Response(JobShape(find_job(request, job_id)).data)
+
+
+class SettleAsk(serializers.Serializer):
+    """why: kept in the job's history. task: such as worker.1; left out, all that are lost."""
+
+    why = serializers.CharField(max_length=MOST_WHY)
+    task = serializers.CharField(max_length=80, required=False, allow_blank=True)
+
+
+class JobSettle(ApiView):
+    scopes = {"POST": ("jobs:write",)}
+    operations = {"POST": "settle_job"}
+    refusals = {"POST": ("409",)}
+
+    @extend_schema(request={JSON: SettleAsk}, responses=JobShape)
+    def post(self, request: Request, job_id: str) -> Response:
+        """End lost tasks that their machine does not know any more. They end as soon as the machine has found nothing
+        of them, or has ended what it found. For admins.
+        """
+        job, asked = find_job(request, job_id), read_json(request, SettleAsk)
+        settle_job(actor=request.user, job=job, **asked)
         return Response(JobShape(find_job(request, job_id)).data)
 
 

@@ -13,7 +13,7 @@ from django.utils.translation import gettext_lazy, ngettext
 from django.views.decorators.http import require_safe
 
 from accounts.models import Team, User
-from accounts.permissions import require
+from accounts.permissions import may, require
 from cluster.models import NodeState, Pool
 from common.errors import NotFound
 from events.models import Event
@@ -118,6 +118,10 @@ def show_node(request: HttpRequest, name: str) -> HttpResponse:
         "machine": machine,
         "answer": node_answer(machine),
         "tasks": [(task, str(TaskState(task.state).label)) for task in machine.view.tasks],
+        "lost": []
+        if machine.is_stale
+        else [task for task in machine.view.tasks if task.state == TaskState.LOST and task.full],
+        "may_settle": may(cast(User, request.user), "job.settle"),
         "events": node_events(machine),
         "link_words": links_explained(machine),
         "images": list_images_on_node(machine.node),

@@ -19,6 +19,7 @@ ICONS = {
     "held": ("player-pause", "next"),
     "released": ("player-play", ""),
     "resize_requested": ("adjustments", "next"),
+    "settled": ("check", "next"),
     "resized": ("adjustments", ""),
     "resize_refused": ("adjustments", "idle"),
     "entered": ("terminal-2", ""),

@@ -16,6 +16,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from accounts.models import User
 from common.errors import Conflict, InvalidInput, NotFound
+from jobs.control import settle_job
 from jobs.models import Job, JobKind, JobQuerySet, Task
 from jobs.resizing import resize_job
 from jobs.states import JOB_ACTIVE, JobState
@@ -81,6 +82,17 @@ def resize(request: HttpRequest, job_id: str) -> HttpResponse:
     """Resize a job's slices, with refusals as messages."""
     try:
         return _do(request, job_id, partial(resize_job, gpu=request.POST.get("gpu", ""), able=runtime_resizes()))
+    except (InvalidInput, Conflict) as error:
+        messages.error(request, describe_refusal(error))
+    return _back(request, job_id)
+
+
+@require_POST
+@signed_in
+def settle(request: HttpRequest, job_id: str) -> HttpResponse:
+    """Settle a job's lost tasks, with refusals as messages."""
+    try:
+        return _do(request, job_id, partial(settle_job, why=request.POST.get("why", "")))
     except (InvalidInput, Conflict) as error:
         messages.error(request, describe_refusal(error))
     return _back(request, job_id)
