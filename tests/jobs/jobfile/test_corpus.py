@@ -1,5 +1,6 @@
 """Bad job files. Each is refused, names its field, and the sentence says what to do."""
 
+import cProfile
 import time
 from pathlib import Path
 
@@ -177,6 +178,26 @@ def test_a_huge_file_is_answered_fast(name):
     began = time.process_time()
     assert_names_field_and_remedy(only_error_of(data), pointer, code)
     assert time.process_time() - began < 5
+
+
+NESTED = {  # 40 kB each
+    "lists": b"run: " + b"[" * 40_000,
+    "lists that end": b"run: " + b"[" * 20_000 + b"]" * 20_000,
+    "maps": b"run: " + b"{a: " * 10_000,
+    "lists and maps": b"run: " + b"[{" * 20_000,
+    "many at the depth that is allowed": b"run: [" + (b"[" * 29 + b"]" * 29 + b",") * 680,
+    "blocks": b"".join(b"a%d:\n" % n + b"".join(b" " * (i + 1) + b"a:\n" for i in range(28)) for n in range(80)),
+}
+
+
+@pytest.mark.parametrize("name", NESTED)
+def test_a_nested_file_is_refused_with_little_work(name):
+    """A million calls are some 55 ms; without limits these took up to four and a half."""
+    profile = cProfile.Profile()
+    with pytest.raises(InvalidInput) as caught, profile:
+        load_jobfile(NESTED[name])
+    assert caught.value.errors[0].code in {"too_deep", "too_many_nodes", "key_not_text"}
+    assert sum(entry.callcount for entry in profile.getstats()) < 2_000_000
 
 
 @pytest.mark.parametrize("name, line", [("tab", 4), ("duplicate_key", 3), ("anchor", 1), ("latin1", 1), ("nan", 2)])
