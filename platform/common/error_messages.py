@@ -5,7 +5,7 @@ that several apps raise. `portal.wording.errors` merges the tables.
 
 Tables are sorted; sentences are whole and have named parameters. Variants of a code: `code.near` with `did_you_mean`,
 `code.none` with nothing to choose from, `code.<feature>`, `code.<resource>` or `code.<state>`. What people typed is a
-shortened parameter, escaped when shown.
+shortened parameter, escaped when shown. A limit's sentence is `user_limit.<what is counted>`.
 """
 
 from collections import defaultdict
@@ -112,9 +112,7 @@ ERROR_MESSAGES = {
     "too_large": _("This is too large. Send less."),
     "too_many_requests": _("Too many requests. Wait %(retry_after_s)s seconds and try again."),
     "unavailable": _("A required service does not respond right now. Try again shortly."),
-    "user_limit": _(
-        "Limit reached: %(used)s of %(limit)s in use. Stop something, wait until it ends, or ask a lead for more."
-    ),
+    "user_limit": _("Limit reached: %(used)s of %(limit)s in use. Stop something, or wait until something ends."),
 }
 KINDS = {
     "duration": _("a duration such as 18h"),
@@ -144,7 +142,9 @@ def format_field(error: FieldError, messages: Mapping) -> str:
 
 def format_error(error: PlatformError, messages: Mapping) -> str:
     """Return the sentence for an error."""
-    keys = [f"{error.code}.{error.params.get('state')}", error.code, "internal"]
+    what = f"{error.code}.{error.params.get('what')}"
+    none = [f"{what}.none"] if error.params.get("limit") == 0 else []
+    keys = [f"{error.code}.{error.params.get('state')}", *none, what, error.code, "internal"]
     return str(next(messages[key] for key in keys if key in messages)) % fill_gaps(show_params(error.params))
 
 

@@ -42,7 +42,7 @@ def begin_upload(*, user: User, place: str, path: str, size: int, replace: bool 
         _check_disk(size)
         mine = Upload.objects.filter(user=user, finished_at__isnull=True).count()
         if mine >= OPEN_MOST:
-            raise QuotaExceeded(used=mine, limit=OPEN_MOST)
+            raise QuotaExceeded(what="uploads", used=mine, limit=OPEN_MOST)
         upload = Upload.objects.create(
             uuid=uuid4(), user=user, team=area.team, folder=folder, name=name, size=size, replace=replace
         )

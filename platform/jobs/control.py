@@ -91,7 +91,7 @@ def release_job(*, actor: User, job: Job) -> Job:
 @transaction.atomic
 def retry_job(*, actor: User, job: Job) -> Job:
     require(actor, "job.retry", job.team, job.user_id)
-    admit_waiting_job(user=job.user, waiting=lambda: Job.objects.waiting().filter(user=job.user).count())
+    admit_waiting_job(user=job.user, waiting=Job.objects.waiting().filter(user=job.user))
     job = lock_job(job.pk)
     if not job.is_final:
         raise Conflict("only_ended_jobs", state=job.state.lower())

@@ -145,4 +145,9 @@ ERROR_MESSAGES = {
         "the cluster if it is gone for good, and then settle the task."
     ),
     "tensorboard_failed": _("TensorBoard did not start in this job: %(words)s"),
+    "user_limit.jobs_waiting": _(
+        "You are at your limit of waiting jobs, %(used)s of %(limit)s: %(holders)s. Stop one of them, wait until one "
+        "starts, or ask an admin for a higher limit."
+    ),
+    "user_limit.jobs_waiting.none": _("Your limit of waiting jobs is 0. Ask an admin for a higher limit."),
 }

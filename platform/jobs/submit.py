@@ -61,7 +61,7 @@ def submit_job(
         draft = _with_digest(draft)
     try:
         with transaction.atomic():
-            admit_waiting_job(user=user, waiting=lambda: Job.objects.waiting().filter(user=user).count())
+            admit_waiting_job(user=user, waiting=Job.objects.waiting().filter(user=user))
             job = _store(draft, kind)
             keep_answer(user=user, key=key, body=body, made=job)
     except KeyReused:  # the same request arrived twice at once

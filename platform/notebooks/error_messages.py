@@ -18,4 +18,11 @@ ERROR_MESSAGES = {
     "notebooks_preparing": _(
         "The environment for notebooks is still being prepared. Try again in a minute; everything else works."
     ),
+    "user_limit.notebooks_running": _(
+        "You are at your limit of notebooks that run at once, %(used)s of %(limit)s: %(holders)s. Stop one of them, "
+        "or ask an admin for a higher limit."
+    ),
+    "user_limit.notebooks_running.none": _(
+        "Your limit of notebooks that run at once is 0. Ask an admin for a higher limit."
+    ),
 }

@@ -22,6 +22,7 @@ from common.errors import (
     InvalidInput,
     NameTaken,
     NotFound,
+    QuotaExceeded,
     StaleState,
     Unavailable,
 )
@@ -38,9 +39,9 @@ from jobs.submit import Check, find_team, submit_job
 from notebooks.changes import apply_changes, check_notebook_name
 from notebooks.environment import READY, environment_state
 from notebooks.launch import build_spec
-from notebooks.models import Notebook
+from notebooks.models import Notebook, NotebookQuerySet
 from notebooks.states import NotebookState
-from quotas.services import admit_notebook, get_notebook_hours
+from quotas.services import admit_notebook, find_full_limit, get_notebook_hours
 
 LONGEST_HOURS = 24 * 366
 PREPARED_IN_S = 60
@@ -180,8 +181,7 @@ def start_notebook(
         stop_job(actor=actor, job=row.job)
     elif row.is_started and row.state != NotebookState.STOPPING:
         return find_again(row)
-    others = Notebook.objects.started().filter(user=row.user_id).exclude(pk=row.pk)
-    admit_notebook(user=row.user, running=others.count)
+    admit_notebook(user=row.user, running=list_other_starts(row.user, row))
     job = submit_job(
         user=row.user,
         spec=build_spec(row, hours=hours_of_start(row), gpu=gpu, image=settings.TESSERA_NOTEBOOK_IMAGE),
@@ -193,6 +193,29 @@ def start_notebook(
     params = {"job": job.public_id, "gpu": job.gang[0]["request"]["gpu"]}
     record(row, "started", actor=actor.as_actor, params=params)
     return find_again(row)
+
+
+@transaction.atomic
+def create_and_start(*, user: User, check: Check, containers: bool, **settings: Any) -> Notebook:
+    """Create a notebook and start it; a start that is refused leaves none behind.
+
+    While JupyterLab is being installed it is only created: its page starts it afterwards. settings: of create_notebook.
+    """
+    made = create_notebook(user=user, **settings)
+    if environment_state()["state"] != READY:
+        return made
+    return start_notebook(actor=user, notebook=made, check=check, containers=containers)
+
+
+def find_start_refusal(user: User, notebook: Notebook | None = None) -> QuotaExceeded | None:
+    """Return what would refuse a start now, of this notebook or a new one; None if the person's limit has room."""
+    return find_full_limit(user, "notebooks_running", list_other_starts(user, notebook))
+
+
+def list_other_starts(user: User, notebook: Notebook | None = None) -> NotebookQuerySet:
+    """Return the person's started notebooks, without this one."""
+    started = Notebook.objects.started().filter(user=user)
+    return started.exclude(pk=notebook.pk) if notebook else started
 
 
 @transaction.atomic

@@ -1,9 +1,9 @@
 """Change quotas and limits, and check counts at submit."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from accounts.models import TeamRole, User
 from accounts.permissions import require
@@ -17,6 +17,8 @@ from quotas.models import RESOURCES, Amounts, Quota, UserLimit, add_amounts
 AMOUNTS = tuple(f"{name}_{kind}" for name in RESOURCES for kind in ("guarantee", "limit"))
 FIRST_LIMITS = {"jobs_running": 100, "jobs_waiting": 1000, "notebooks_running": 2, "notebook_hours": 24}
 QUOTA_FIELDS = (*AMOUNTS, "weight", "cell")
+MOST_NAMED = 5
+"""Holders that a refusal names; the rest is only counted."""
 
 
 def check_quota(
@@ -98,13 +100,20 @@ def ensure_user_limit(user: User) -> UserLimit:
     return UserLimit.objects.get_or_create(user=user)[0]
 
 
-def admit_waiting_job(*, user: User, waiting: Callable[[], int]) -> None:
+def admit_waiting_job(*, user: User, waiting: QuerySet) -> None:
     _admit_one_more(user, "jobs_waiting", waiting)
 
 
-def admit_notebook(*, user: User, running: Callable[[], int]) -> None:
-    """Raise QuotaExceeded at the person's limit. running: counts the others."""
+def admit_notebook(*, user: User, running: QuerySet) -> None:
+    """Raise QuotaExceeded at the person's limit. running: the others."""
     _admit_one_more(user, "notebooks_running", running)
+
+
+def find_full_limit(user: User, what: str, held: QuerySet) -> QuotaExceeded | None:
+    """Return what would refuse one more now, or None. held: what counts, each with a name and a public_id."""
+    everyone = get_default_limit()
+    row = UserLimit.objects.filter(user=user).first() or everyone
+    return _find_refusal(what, held, row.effective(everyone)[what])
 
 
 def get_notebook_hours(user: User) -> int | None:
@@ -114,7 +123,7 @@ def get_notebook_hours(user: User) -> int | None:
     return row.effective(everyone)["notebook_hours"]
 
 
-def _admit_one_more(user: User, what: str, count: Callable[[], int]) -> None:
+def _admit_one_more(user: User, what: str, held: QuerySet) -> None:
     """Raise QuotaExceeded at a limit. Its row is locked before counting, against races.
 
     Without a limit there is no lock, as the scheduler waits for this row.
@@ -124,9 +133,17 @@ def _admit_one_more(user: User, what: str, count: Callable[[], int]) -> None:
     if own.effective(everyone)[what] is None:
         return
     allowed = lock_rows(UserLimit.objects.filter(user=user))[0].effective(everyone)[what]
-    used = count()
-    if allowed is not None and used >= allowed:
-        raise QuotaExceeded("user_limit", what=what, used=used, limit=allowed)
+    if refusal := _find_refusal(what, held, allowed):
+        raise refusal
+
+
+def _find_refusal(what: str, held: QuerySet, limit: int | None) -> QuotaExceeded | None:
+    """Return the refusal of one more, which names what holds the limit."""
+    if limit is None or (used := held.count()) < limit:
+        return None
+    holders = [f"{one.name} ({one.public_id})" for one in held.order_by("-pk")[:MOST_NAMED]]
+    more = ["…"] if used > MOST_NAMED else []
+    return QuotaExceeded(what=what, used=used, limit=limit, holders=[*holders, *more])
 
 
 def _notify_leads(quota: Quota, actor: User) -> None:

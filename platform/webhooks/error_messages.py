@@ -6,5 +6,6 @@ FIELD_MESSAGES = {
     "bad_topic": _("This is not a topic. Write a kind such as job, or a kind and an event such as job.failed."),
 }
 ERROR_MESSAGES = {
+    "user_limit.webhooks": _("There are %(used)s of at most %(limit)s webhooks. Delete one first."),
     "webhook_off": _("This webhook is disabled. Enable it first."),
 }

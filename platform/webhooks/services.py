@@ -57,7 +57,7 @@ def create_webhook(*, actor: User, name: str, url: str, topics: list[str], team:
     own = Q(team_id=team.pk) if team else Q(team_id__isnull=True, user_id=actor.pk)
     used = Webhook.objects.filter(own).count()
     if used >= MOST_WEBHOOKS:
-        raise QuotaExceeded(used=used, limit=MOST_WEBHOOKS)
+        raise QuotaExceeded(what="webhooks", used=used, limit=MOST_WEBHOOKS)
     webhook = Webhook.objects.create(
         user_id=actor.pk, team_id=team.pk if team else None, name=name, url=url, topics=sorted(set(topics))
     )

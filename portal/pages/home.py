@@ -17,7 +17,7 @@ from notebooks.models import Notebook
 from notebooks.presets import Preset
 from portal.pages.cluster.scheduler_pulse import scheduler_late
 from portal.pages.jobs.view_model import JobView, view_jobs
-from portal.pages.notebooks.sizes import Size, offered_presets
+from portal.pages.notebooks.sizes import FullLimit, Size, find_full_limit, offered_presets
 from portal.pages.notebooks.view_model import NotebookView, view_notebooks
 from portal.pages.request_guards import signed_in
 from portal.partial import render_page
@@ -95,6 +95,10 @@ class Desk:
     @cached_property
     def presets(self) -> list[tuple[Preset, Size]]:
         return offered_presets(self.user)
+
+    @cached_property
+    def full(self) -> FullLimit | None:
+        return find_full_limit(self.user)
 
     # ---- my work ----
 

@@ -73,6 +73,8 @@ ERROR_MESSAGES = {
         "You already have %(limit)s event streams open. Close one, or read several topics from one stream."
     ),
     "unsupported_media_type": _("The body's Content-Type is “%(got)s”. Send one of: %(known)s."),
+    "user_limit.ssh_sessions": _("You have %(used)s of at most %(limit)s SSH sessions open. Close one first."),
+    "user_limit.terminals": _("You have %(used)s of at most %(limit)s terminals open. Close one first."),
 }
 
 

@@ -104,10 +104,11 @@ def test_keys_belong_to_people(cast):
 def test_one_job_above_the_waiting_limit_is_refused(cast):
     get_default_limit()
     UserLimit.objects.filter(user=None).update(jobs_waiting=2)
-    submit(cast.ada), submit(cast.ada)
+    jobs = [submit(cast.ada), submit(cast.ada)]
     with pytest.raises(QuotaExceeded) as full:
         submit(cast.ada)
-    assert full.value.params == {"what": "jobs_waiting", "used": 2, "limit": 2}
+    holders = [f"{job.name} ({job.public_id})" for job in reversed(jobs)]
+    assert full.value.params == {"what": "jobs_waiting", "used": 2, "limit": 2, "holders": holders}
 
 
 def test_more_time_for_a_checkpoint_than_its_pool_gives_is_refused_with_what_it_gives(cast):

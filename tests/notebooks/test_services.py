@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from common.errors import Conflict, InvalidInput, NameTaken, NotPermitted, QuotaExceeded, Unavailable
+from common.errors import Conflict, Impossible, InvalidInput, NameTaken, NotPermitted, QuotaExceeded, Unavailable
 from events.bus import SYSTEM, record
 from events.models import Event, Notice
 from files.user_areas import find_file_area
@@ -21,6 +21,7 @@ from notebooks.presets import list_presets
 from notebooks.services import (
     change_notebook,
     clone_notebook,
+    create_and_start,
     create_notebook,
     delete_notebook,
     extend_notebook,
@@ -121,10 +122,32 @@ def test_a_smaller_start_takes_the_place_of_one_that_waits(cast):
 
 def test_a_person_has_no_more_notebooks_running_than_the_limit(cast):
     make.limit(cast.ada, notebooks_running=1)
-    start(create_notebook(user=cast.ada, name="one", gpu="0"))
+    one = start(create_notebook(user=cast.ada, name="one", gpu="0"))
     with pytest.raises(QuotaExceeded) as refused:
         start(create_notebook(user=cast.ada, name="two", gpu="0"))
-    assert refused.value.params["what"] == "notebooks_running"
+    held = {"used": 1, "limit": 1, "holders": [f"one ({one.public_id})"]}
+    assert refused.value.params == {"what": "notebooks_running", **held}
+
+
+def test_a_refused_start_leaves_no_new_notebook_behind(cast):
+    make.limit(cast.ada, notebooks_running=1)
+
+    def refuse(draft):
+        raise Impossible([])
+
+    asked = {"gpu": "0", "check": lambda draft: None, "containers": False}
+    create_and_start(user=cast.ada, name="one", **asked)
+    with pytest.raises(QuotaExceeded):
+        create_and_start(user=cast.ada, name="two", **asked)
+    with pytest.raises(Impossible):
+        create_and_start(user=cast.bob, name="three", **asked | {"check": refuse})
+    assert [one.name for one in Notebook.objects.all()] == ["one"] and Job.objects.count() == 1
+
+
+def test_while_jupyterlab_is_installed_a_new_notebook_waits_for_it(cast, settings, tmp_path):
+    settings.TESSERA_DATA = tmp_path / "new"
+    made = create_and_start(user=cast.ada, name="one", gpu="0", check=lambda draft: None, containers=False)
+    assert made.job is None and Notebook.objects.get() == made
 
 
 def test_stopping_and_starting_again_is_a_restart(cast):

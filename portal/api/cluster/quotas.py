@@ -11,6 +11,7 @@ from accounts.models import User
 from common.resources import show_cpu, show_gpu, show_memory
 from jobs.models import Job
 from jobs.states import JOB_ACTIVE
+from notebooks.services import list_other_starts
 from portal.access.redacted_rows import team_ids_in_sight
 from portal.api.http.fields import Amount, amount
 from portal.api.view import ApiView
@@ -45,13 +46,14 @@ class UsedOf(serializers.Serializer):
 
 
 class OwnLimits(serializers.Serializer):
-    """Over all pools. jobs_running and jobs_waiting count jobs."""
+    """Over all pools. jobs_running, jobs_waiting and notebooks_running are counts."""
 
     gpu = UsedOf()
     cpu = UsedOf()
     memory = UsedOf()
     jobs_running = UsedOf()
     jobs_waiting = UsedOf()
+    notebooks_running = UsedOf()
 
 
 class QuotaList(serializers.Serializer):
@@ -98,6 +100,7 @@ def load_user_limits(user: User) -> dict[str, Any]:
     limits = row.effective(everyone)
     mine, jobs = Holding.objects.live().filter(user=user).totals(), Job.objects.filter(user=user)
     counts = {"jobs_running": jobs.filter(state__in=JOB_ACTIVE).count(), "jobs_waiting": jobs.waiting().count()}
+    counts["notebooks_running"] = list_other_starts(user).count()
     return {
         **{
             _short(name): {"used": amount(used, SHOW[name]), "limit": amount(limits[name], SHOW[name])}

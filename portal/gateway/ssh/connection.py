@@ -133,7 +133,7 @@ class SshServer(asyncssh.SSHServer):
     async def enter(self, argv: Sequence[str], pty: PtySize | None, env: dict[str, str]) -> tuple[TaskAccess, Session]:
         """Start a program and record the session. Raises NotFound, Conflict, QuotaExceeded, Rejected, Unavailable."""
         if _sessions[self._user_id] > MOST_SESSIONS:
-            raise QuotaExceeded(used=MOST_SESSIONS, limit=MOST_SESSIONS)
+            raise QuotaExceeded(what="ssh_sessions", used=MOST_SESSIONS, limit=MOST_SESSIONS)
         access = await self._load_access()
         session = await get_access().exec(access.task, argv, pty=pty, env=env)
         await self._record(access, None)

@@ -52,7 +52,7 @@ async def open_shell(access: TaskAccess, size: PtySize) -> "Shell":
     """Start a login shell in the task. Raises QuotaExceeded, Rejected, Unavailable."""
     used = sum(shell.access.user_id == access.user_id for shell in _shells.values()) + _opening.get(access.user_id, 0)
     if used >= MOST_OF_ONE_PERSON:
-        raise QuotaExceeded(used=used, limit=MOST_OF_ONE_PERSON)
+        raise QuotaExceeded(what="terminals", used=used, limit=MOST_OF_ONE_PERSON)
     _opening[access.user_id] = _opening.get(access.user_id, 0) + 1
     try:
         session = await get_access().exec(access.task, LOGIN_SHELL, pty=size, env=ENVIRONMENT)

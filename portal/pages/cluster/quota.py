@@ -15,6 +15,8 @@ from accounts.models import Team, User
 from common.resources import show_cpu, show_gpu, show_memory
 from jobs.models import Job
 from jobs.states import JOB_ACTIVE, JobState
+from notebooks.services import list_other_starts
+from portal.pages.notebooks.sizes import find_full_limit
 from portal.pages.request_guards import signed_in
 from portal.partial import render_page
 from portal.templatetags.amounts import gpu_sum
@@ -28,7 +30,11 @@ SHOWS: tuple[tuple[object, Callable[[int], str]], ...] = (
     (gettext_lazy("CPU cores"), show_cpu),
     (gettext_lazy("Memory"), show_memory),
 )
-COUNTS = (("jobs_running", gettext_lazy("Jobs running")), ("jobs_waiting", gettext_lazy("Jobs waiting")))
+COUNTS = (
+    ("jobs_running", gettext_lazy("Jobs running")),
+    ("jobs_waiting", gettext_lazy("Jobs waiting")),
+    ("notebooks_running", gettext_lazy("Notebooks running")),
+)
 
 
 @dataclass(frozen=True)
@@ -120,6 +126,7 @@ def show_quota(request: HttpRequest) -> HttpResponse:
     context = {
         "quotas": quotas,
         "own": user_limit_lines(user),
+        "full": find_full_limit(user),
         "answer": describe_quotas([q for q in quotas if q.mine]),
     }
     return render_page(request, "quota/page.html", context, fragment="quota/_live.html")
@@ -193,11 +200,12 @@ def user_limit_lines(user: User) -> list[Line]:
     everyone = get_default_limit()
     limits = (UserLimit.objects.filter(user=user).first() or everyone).effective(everyone)
     held = add_amounts(Holding.objects.live().filter(user=user).totals_by("pool").values())
-    jobs = Job.objects.filter(user=user).aggregate(
+    counts = Job.objects.filter(user=user).aggregate(
         jobs_running=Count("pk", filter=Q(state__in=sorted(JOB_ACTIVE))),
         jobs_waiting=Count("pk", filter=Q(state=JobState.QUEUED)),
     )
+    counts["notebooks_running"] = list_other_starts(user).count()
     fields = ("gpu_milli", "cpu_milli", "memory_mib")
     amounts = zip(SHOWS, fields, held, strict=True)
     lines = [Line(str(name), show, used, 0, limits[field]) for (name, show), field, used in amounts]
-    return [*lines, *(Line(str(words), str, jobs[name], 0, limits[name]) for name, words in COUNTS)]
+    return [*lines, *(Line(str(words), str, counts[name], 0, limits[name]) for name, words in COUNTS)]

@@ -7,10 +7,14 @@ from django.utils.translation import gettext as _
 
 from accounts.models import User
 from accounts.permissions import teams_where
+from common.errors import QuotaExceeded
 from common.resources import parse_gpu
 from jobs.jobfile.spec import JobSpec
 from jobs.reason_messages import describe_wait
+from notebooks.models import Notebook
 from notebooks.presets import Preset, list_presets
+from notebooks.services import find_start_refusal, list_other_starts
+from portal.wording.errors import describe_error
 from portal.wording.resources import describe_gpu
 from scheduler.preview.preview import StartPreview, preview_starts
 
@@ -20,32 +24,62 @@ SIZES = ("0", "1/8", "1/4", "1/2", "1", "2")
 
 @dataclass(frozen=True)
 class Size:
+    """limit: what refuses any start now, since the person has as many notebooks as they may."""
+
     gpu: str
     promise: StartPreview
+    limit: QuotaExceeded | None = None
 
     @property
     def words(self) -> str:
         return describe_gpu(parse_gpu(self.gpu))
 
     @property
+    def starts(self) -> bool:
+        """Whether a click starts it in the next cycle."""
+        return self.promise.starts and self.limit is None
+
+    @property
     def availability(self) -> str:
-        """Say whether it starts now, waits, or cannot be had."""
-        if self.promise.starts:
-            return _("starts now")
-        return _("waiting") if self.promise.possible else _("not available here")
+        """Say whether it starts now, waits, is refused, or cannot be had."""
+        if not self.promise.possible:
+            return _("not available here")
+        if self.limit is not None:
+            return _("at your limit")
+        return _("starts now") if self.promise.starts else _("waiting")
 
     @property
     def why(self) -> str:
-        """Say why it would wait, or ""."""
+        """Say why it would be refused or wait, or ""."""
+        if self.limit is not None:
+            return describe_error(self.limit)
         return describe_wait(self.promise.reasons[0]) if self.promise.reasons else ""
 
-    @property
-    def tone(self) -> str:
-        return "work" if self.promise.starts else "wait" if self.promise.possible else "stale"
+
+@dataclass(frozen=True)
+class FullLimit:
+    """The person's limit of notebooks is reached. holders: each can be stopped."""
+
+    words: str
+    holders: list[Notebook]
 
 
-def sizes_for(user: User, gpus: Sequence[str] = SIZES, team: str = "", pool: str | None = None) -> list[Size]:
-    """Return sizes with start previews; `team` defaults to the user's first."""
+def find_full_limit(user: User, notebook: Notebook | None = None) -> FullLimit | None:
+    """Return what refuses a start of this notebook, or of a new one."""
+    refusal = find_start_refusal(user, notebook)
+    if refusal is None:
+        return None
+    return FullLimit(describe_error(refusal), list(list_other_starts(user, notebook).with_names()))
+
+
+def sizes_for(
+    user: User,
+    gpus: Sequence[str] = SIZES,
+    team: str = "",
+    pool: str | None = None,
+    notebook: Notebook | None = None,
+) -> list[Size]:
+    """Return sizes with start previews; `team` defaults to the user's first. notebook: which is to start."""
     team = team or next((team.name for team in teams_where(user, "job.submit")), "")
     specs = [
         JobSpec(
@@ -53,7 +87,8 @@ def sizes_for(user: User, gpus: Sequence[str] = SIZES, team: str = "", pool: str
         )
         for gpu in gpus
     ]
-    return [Size(gpu, promise) for gpu, promise in zip(gpus, preview_starts(user, specs), strict=True)]
+    limit = find_start_refusal(user, notebook)
+    return [Size(gpu, promise, limit) for gpu, promise in zip(gpus, preview_starts(user, specs), strict=True)]
 
 
 def offered_presets(user: User) -> list[tuple[Preset, Size]]:

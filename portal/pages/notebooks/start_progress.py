@@ -19,7 +19,7 @@ from notebooks.start_phases import Phase, load_start_phases
 from portal.access.app_links import link_to_notebook
 from portal.pages.cluster.scheduler_pulse import scheduler_late
 from portal.pages.jobs import detail as job_detail
-from portal.pages.notebooks.sizes import SIZES, Size, sizes_for
+from portal.pages.notebooks.sizes import SIZES, FullLimit, Size, find_full_limit, sizes_for
 from portal.pages.notebooks.view_model import NotebookView, find_notebook
 from portal.pages.request_guards import signed_in
 from portal.partial import render_page, wants_fragment
@@ -169,8 +169,13 @@ class StartProgressPage:
         if not self.view.is_waiting:
             return []
         below = [gpu for gpu in SIZES if weight(gpu) < weight(self.view.gpu)]
-        found = sizes_for(self.view.user, tuple(below), self.view.notebook.team.name)
-        return [size for size in reversed(found) if size.promise.starts]
+        found = sizes_for(self.view.user, tuple(below), self.view.notebook.team.name, notebook=self.view.notebook)
+        return [size for size in reversed(found) if size.starts]
+
+    @cached_property
+    def full(self) -> FullLimit | None:
+        """Return what refuses its start, for its owner."""
+        return find_full_limit(self.view.user, self.view.notebook) if self.view.may_start else None
 
 
 def _show_seconds(seconds: float | None) -> str:

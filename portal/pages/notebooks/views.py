@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import cached_property, wraps
+from typing import Any
 
 from django.contrib import messages
 from django.db.models import F
@@ -19,7 +20,7 @@ from notebooks.presets import Preset, find_free_name
 from notebooks.services import (
     change_notebook,
     clone_notebook,
-    create_notebook,
+    create_and_start,
     delete_notebook,
     extend_notebook,
     start_notebook,
@@ -30,7 +31,7 @@ from portal.pages.cluster.scheduler_pulse import scheduler_late
 from portal.pages.jobs.form import gpu_of
 from portal.pages.jobs.history import Happening, history_of
 from portal.pages.notebooks.form import NotebookForm, SettingsForm
-from portal.pages.notebooks.sizes import SIZES, Size, offered_presets, sizes_for
+from portal.pages.notebooks.sizes import SIZES, FullLimit, Size, find_full_limit, offered_presets, sizes_for
 from portal.pages.notebooks.view_model import NotebookView, find_notebook, view_notebooks
 from portal.pages.request_guards import safe_path, signed_in
 from portal.partial import render_page
@@ -77,14 +78,13 @@ def new_notebook(request: HttpRequest) -> HttpResponse:
     gpu = gpu_of(request.POST)
     if form.is_valid():
         try:
-            said = form.values()
             team = form.cleaned_data.get("team") or None
-            notebook = create_notebook(user=user, name=form.cleaned_data["name"], team=team, **said)
-            return _start(request, notebook)
+            return _watch(_create_and_start(user, name=form.cleaned_data["name"], team=team, **form.values()))
         except PlatformError as error:
             if error.status >= 500:
                 raise
-            bind(form, error)
+            if not _shows_itself(error):
+                bind(form, error)
     return _show_new(request, form, gpu, status=400)
 
 
@@ -96,10 +96,14 @@ def start_preset(request: HttpRequest) -> HttpResponse:
     preset = next((one for one, _size in offered_presets(request.user) if one.gpu == gpu), None)
     if preset is None:
         return redirect("notebook_new")
-    notebook = preset.notebook
-    if notebook is None:
-        notebook = create_notebook(user=request.user, name=find_free_name(request.user, gpu), gpu=gpu, team=preset.team)
-    return _watch(notebook) if notebook.is_started else _start(request, notebook)
+    if preset.notebook is not None:
+        return _watch(preset.notebook) if preset.notebook.is_started else _start(request, preset.notebook)
+    try:
+        name = find_free_name(request.user, gpu)
+        return _watch(_create_and_start(request.user, name=name, gpu=gpu, team=preset.team))
+    except (*REFUSALS, Unavailable) as error:
+        _tell(request, error)
+        return redirect("notebooks")
 
 
 @require_POST
@@ -204,6 +208,10 @@ class NotebookList:
         return offered_presets(self.user)
 
     @cached_property
+    def full(self) -> FullLimit | None:
+        return find_full_limit(self.user)
+
+    @cached_property
     def is_scheduler_late(self) -> bool:
         return scheduler_late()
 
@@ -217,7 +225,7 @@ class NotebookPage:
     @cached_property
     def sizes(self) -> list[Size]:
         gpus = dict.fromkeys((*SIZES, self.view.gpu))
-        return sizes_for(self.view.user, tuple(gpus), self.view.notebook.team.name)
+        return sizes_for(self.view.user, tuple(gpus), self.view.notebook.team.name, notebook=self.view.notebook)
 
     @cached_property
     def form(self) -> SettingsForm:
@@ -246,9 +254,23 @@ def _start(request: HttpRequest, notebook: Notebook, gpu: str | None = None) -> 
             gpu=gpu,
         )
     except (*REFUSALS, Unavailable) as error:
-        if not error.code.startswith("notebooks_"):  # shown by the page itself
-            messages.error(request, describe_refusal(error))
+        _tell(request, error)
     return _watch(notebook)
+
+
+def _create_and_start(user: User, **settings: Any) -> Notebook:
+    containers = runtime_has_containers()
+    return create_and_start(user=user, check=check_possible, containers=containers, **settings)
+
+
+def _tell(request: HttpRequest, error: PlatformError) -> None:
+    if not _shows_itself(error):
+        messages.error(request, describe_refusal(error))
+
+
+def _shows_itself(error: PlatformError) -> bool:
+    """Whether the page says it while it lasts: JupyterLab is being installed, or too many notebooks run."""
+    return error.code.startswith("notebooks_") or error.params.get("what") == "notebooks_running"
 
 
 def _refuse(request: HttpRequest, notebook: Notebook, words: str) -> HttpResponse:
@@ -268,6 +290,7 @@ def _back(request: HttpRequest, notebook: Notebook) -> HttpResponse:
 
 def _show_new(request: HttpRequest, form: NotebookForm, gpu: str, status: int = 200) -> HttpResponse:
     context = {"form": form, "sizes": sizes_for(request.user), "gpu": gpu, "typed": "" if gpu in SIZES else gpu}
+    context["full"] = find_full_limit(request.user)
     return render(request, "notebooks/new.html", {**context, "late": scheduler_late()}, status=status)
 
 

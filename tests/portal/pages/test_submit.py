@@ -151,7 +151,7 @@ def test_the_impossible_names_the_field_and_keeps_the_input(cast, post):
 def test_a_limit_of_counts_is_a_conflict_in_words(cast, post):
     UserLimit.objects.create(user=cast.ada, jobs_waiting=0)
     answer = post(cast.ada, **by_form(run="x"))
-    assert answer.status_code == 409 and "Limit reached" in answer.content.decode()
+    assert answer.status_code == 409 and "Your limit of waiting jobs is 0" in answer.content.decode()
 
 
 def test_a_strangers_team_is_unknown(cast, post):
