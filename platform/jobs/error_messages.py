@@ -108,10 +108,10 @@ ERROR_MESSAGES = {
     "not_running.pending": WAITS_YET,
     "not_running.queued": WAITS_YET,
     "not_running.starting": STARTS_NOW,
+    "only_ended_jobs": _("Only a job that has ended can be retried. Stop it first, or wait until it ends."),
     "only_lost_tasks": _(
         "This job has no such lost task, so there is nothing to settle. Stop the job if it is to end."
     ),
-    "only_ended_jobs": _("Only a job that has ended can be retried. Stop it first, or wait until it ends."),
     "only_running_jobs": _("Only a running job can be resized. Wait until it is running, or submit it again."),
     "only_waiting_jobs": _("Only a waiting job can be held, and this one has left the queue. Stop it instead."),
     "resize_above_card": _(
