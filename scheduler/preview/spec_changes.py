@@ -26,17 +26,15 @@ class Change:
 def list_change_families(
     spec: JobSpec, *, pool: str, pools: Iterable[str], kinds: Iterable[Kind], may_borrow: bool
 ) -> list[list[Change]]:
-    """List groups of changes, the mildest first; roles stay.
+    """List groups of changes, the mildest first; roles stay, and priority, which helps one at the cost of others.
 
     pools: with a quota. may_borrow: preemptible jobs could use lent or borrowed cards.
     """
-    families = [
+    families: list[list[Change]] = [
         [Change("preemptible", "true", "false", replace(spec, preemptible=True))] if may_borrow else [],
         *([] if spec.roles else _list_smaller_tasks(spec, kinds)),
         *([Change("pool", other, pool, replace(spec, pool=other))] for other in pools if other != pool),
     ]
-    if spec.priority in ("low", "normal"):
-        families.append([Change("priority", "high", spec.priority, replace(spec, priority="high"))])
     return [family for family in families if family]
 
 

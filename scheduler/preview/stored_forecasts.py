@@ -7,11 +7,17 @@ from django.db.models import F
 from django.utils import timezone
 
 from jobs.models import Job
+from jobs.states import JOB_ACTIVE, JobState
+from scheduler.core.forecast.start_forecast import LEAST_UNTIMED
 from scheduler.models import Forecast
 
 MEASURED = timedelta(days=7)
 SLACK = timedelta(seconds=5)
 """Tolerance for the delay between a decision and its execution by the loops."""
+
+
+LEAST_STARTS = 20
+"""Starts that a percentage needs."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +44,20 @@ def load_forecasts(jobs: list[Job]) -> dict[int, StoredForecast]:
     return {row.job_id: StoredForecast(row.p10, row.p50, row.p90, row.told_at) for row in told}
 
 
+def lacks_run_times(pool_id: int) -> bool:
+    """Return whether jobs of unknown length run in the pool, and too few have ended to tell how long they do."""
+    untimed = Job.objects.filter(time_s__isnull=True)
+    if not untimed.filter(pool=pool_id, max_time_s__isnull=True, state__in=JOB_ACTIVE).exists():
+        return False
+    ended = untimed.filter(state__in=[JobState.SUCCEEDED, JobState.FAILED], started_at__isnull=False)
+    return len(ended.order_by().values("pk")[:LEAST_UNTIMED]) < LEAST_UNTIMED
+
+
 def measure_coverage() -> Coverage | None:
-    """Measure recent forecasts. A job past its range counts as a miss."""
+    """Measure recent forecasts, None below LEAST_STARTS. A job past its range counts as a miss."""
     now = timezone.now()
     told = Forecast.objects.filter(first_p90__isnull=False)
     started = told.filter(started_at__gt=now - MEASURED)
     inside = started.filter(started_at__gte=F("first_p10") - SLACK, started_at__lte=F("first_p90") + SLACK)
     starts = started.count() + told.filter(started_at__isnull=True, first_p90__lt=now - SLACK).count()
-    return Coverage(starts, round(100 * inside.count() / starts)) if starts else None
+    return Coverage(starts, round(100 * inside.count() / starts)) if starts >= LEAST_STARTS else None

@@ -55,8 +55,9 @@ def test_the_ratios_count_of_those_who_said_about_as_much():
 
 
 def test_jobs_that_said_nothing_tell_of_those_that_say_nothing():
-    past = learn_run_times([(None, 300.0), (200.0, 100.0)])
-    assert (past.ratios, past.estimates, past.seconds) == ((0.5,), (200.0,), (300.0,))
+    past = learn_run_times([*[(None, 300.0)] * 20, (200.0, 100.0)])
+    assert (past.ratios, past.estimates, past.seconds) == ((0.5,), (200.0,), (300.0,) * 20)
+    assert learn_run_times([(None, 300.0)] * 19).seconds == ()  # too few to tell
     assert learn_run_times([]) == RunTimeHistory((1.0,))
 
 

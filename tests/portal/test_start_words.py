@@ -19,12 +19,16 @@ def at(*minutes: float | None) -> StoredForecast:
     [
         (None, ""),
         (at(None, None, None), ""),
-        (at(10, 25, 90), "12:10 to 13:30, likely 12:25"),
+        (at(3.2, 4.4, 12.1), "12:03 to 12:13, likely 12:04"),
+        (at(12, 31, 58), "12:10 to 13:00, likely 12:30"),
+        (at(10, 25, 90), "12:00 to 13:30, likely 12:30"),
+        (at(63, 200, 500), "13:00 to 21:00, likely 15:00"),
         (at(25, 25, 25), "about 12:25"),
         (at(-1, 0, 0.2), "in a moment"),
-        (at(-5, 25, 90), "12:00 to 13:30, likely 12:25"),
+        (at(-5, 25, 90), "12:00 to 13:30, likely 12:30"),
         (at(10, None, None), "not before 12:10"),
         (at(10, 25, None), "12:10 or later, likely 12:25"),
+        (at(10, 130, None), "12:00 or later, likely 14:15"),
         (at(24 * 60, 24 * 60, 24 * 60), "about Tue 12:00"),
     ],
 )

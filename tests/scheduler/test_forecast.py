@@ -8,8 +8,9 @@ from django.utils import timezone
 from jobs.models import Job
 from jobs.states import TaskState
 from scheduler.models import Forecast
+from scheduler.preview import stored_forecasts
 from scheduler.preview.forecast_recorder import load_run_times, record_forecasts
-from scheduler.preview.stored_forecasts import Coverage, load_forecasts, measure_coverage
+from scheduler.preview.stored_forecasts import Coverage, lacks_run_times, load_forecasts, measure_coverage
 from tests import make
 
 pytestmark = pytest.mark.django_db
@@ -46,7 +47,34 @@ def test_what_was_first_told_stays_and_the_rest_follows(waiting):
     assert later.first_p10 == first.first_p10 and later.p10 - first.p10 > timedelta(minutes=30)
 
 
-def test_a_start_inside_the_range_counts_and_one_outside_does_not(waiting):
+def test_without_a_history_nobody_is_told_when_a_job_of_unknown_length_ends(waiting, client):
+    Job.objects.filter(state="RUNNING").update(time_s=None)
+    for number in range(20):
+        record_forecasts()
+        assert not Forecast.objects.exclude(p10=None).exists() and lacks_run_times(waiting.pool_id)
+        job = make.job(waiting.user, name=f"short {number}")
+        ended = {"started_at": timezone.now() - timedelta(minutes=90), "ended_at": timezone.now()}
+        Job.objects.filter(pk=job.pk).update(state="SUCCEEDED", **ended)
+    client.force_login(waiting.user)
+    Job.objects.filter(pk=job.pk).update(state="CANCELLED")
+    assert "not known yet" in client.get(f"/j/{waiting.public_id}/").content.decode().lower()
+    Job.objects.filter(pk=job.pk).update(state="SUCCEEDED")
+    record_forecasts()
+    assert Forecast.objects.get().p10 is not None and not lacks_run_times(waiting.pool_id)
+
+
+@pytest.fixture
+def one_is_enough(monkeypatch):
+    monkeypatch.setattr(stored_forecasts, "LEAST_STARTS", 1)
+
+
+def test_few_starts_are_no_score(waiting):
+    record_forecasts()
+    Forecast.objects.update(first_p90=timezone.now() - timedelta(minutes=1))
+    assert measure_coverage() is None
+
+
+def test_a_start_inside_the_range_counts_and_one_outside_does_not(waiting, one_is_enough):
     assert measure_coverage() is None
     record_forecasts()
     now = timezone.now()
@@ -58,7 +86,7 @@ def test_a_start_inside_the_range_counts_and_one_outside_does_not(waiting):
     assert measure_coverage() == Coverage(1, 0)
 
 
-def test_who_waits_beyond_its_range_is_counted_already(waiting):
+def test_who_waits_beyond_its_range_is_counted_already(waiting, one_is_enough):
     record_forecasts()
     Forecast.objects.update(first_p90=timezone.now() - timedelta(minutes=1))
     assert measure_coverage() == Coverage(1, 0)

@@ -105,13 +105,14 @@ def test_one_that_may_be_stopped_borrows_what_another_team_is_guaranteed(cast):
     assert helps(answer.outlook)[("preemptible", "true")] is True
 
 
-def test_a_higher_class_is_offered_only_to_a_lower_one(cast):
+def test_a_higher_priority_is_not_offered(cast):
+    """It helps one job at the cost of others, and everybody would take it."""
     taken(cast)
     for _ in range(2):
         make.job(cast.ada, gpu="1", pool="train", time="1h")
     held_up = {"gpu": "1", "pool": "train", "time": "1h"}
-    assert ("priority", "high") in helps(plan(cast.ada, **held_up).outlook)
-    assert ("priority", "high") not in helps(plan(cast.ada, priority="high", **held_up).outlook)
+    offered = {field for field, _ in helps(plan(cast.ada, **held_up).outlook)}
+    assert offered and "priority" not in offered
 
 
 def test_one_that_is_submitted_to_be_held_waits_for_its_release(cast):

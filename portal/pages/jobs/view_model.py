@@ -20,9 +20,9 @@ from jobs.resizing import may_resize
 from jobs.states import HOLDING, JOB_ACTIVE, JobState
 from portal.wording.image_pulls import job_hint, start_sentence
 from portal.wording.resources import describe_gpu, describe_roles, show_elapsed
-from portal.wording.starts import describe_start
+from portal.wording.starts import describe_start, describe_unknown_start
 from scheduler.preview.runtime_capabilities import runtime_resizes
-from scheduler.preview.stored_forecasts import load_forecasts
+from scheduler.preview.stored_forecasts import lacks_run_times, load_forecasts
 
 FRESH = timedelta(seconds=5)
 """A job this young is not yet owed a reason: the scheduler looks every second."""
@@ -185,8 +185,11 @@ class JobView:
 
     @property
     def starts(self) -> str:
-        """When it is forecast to start, or ""."""
-        return describe_start(load_forecasts([self.job]).get(self.job.pk)) if self.is_waiting else ""
+        """When it is forecast to start, or why nobody can tell, or ""."""
+        if not self.is_waiting:
+            return ""
+        known = describe_start(load_forecasts([self.job]).get(self.job.pk))
+        return known or (describe_unknown_start(self.job.pool) if lacks_run_times(self.job.pool_id) else "")
 
     @property
     def is_unexplained(self) -> bool:

@@ -15,6 +15,8 @@ FUTURES = 20
 MAX_STEPS = 200
 """Moments simulated per future; later starts count as `inf`."""
 MAX_DRAWS = 20
+LEAST_UNTIMED = 20
+"""Past jobs without an estimate that tell how long such jobs run; fewer are no basis."""
 SIMILAR_JOBS = 50
 """Past jobs with similar estimates to draw from."""
 
@@ -56,7 +58,8 @@ def learn_run_times(ran: Iterable[tuple[float | None, float]]) -> RunTimeHistory
     jobs = list(ran)
     told = sorted((said, seconds / said) for said, seconds in jobs if said)
     ratios, said = tuple(ratio for _, ratio in told), tuple(said for said, _ in told)
-    return RunTimeHistory(ratios or (1.0,), tuple(seconds for said, seconds in jobs if not said), said)
+    untimed = tuple(seconds for said, seconds in jobs if not said)
+    return RunTimeHistory(ratios or (1.0,), untimed if len(untimed) >= LEAST_UNTIMED else (), said)
 
 
 def forecast_starts(
