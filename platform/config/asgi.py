@@ -7,13 +7,15 @@ from channels.auth import AuthMiddlewareStack
 from channels.routing import ProtocolTypeRouter, URLRouter
 from django.conf import settings
 from django.core.asgi import get_asgi_application
+from django.urls import re_path
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 django_application = get_asgi_application()  # the imports below need loaded apps
 
+from common.errors import NotFound  # noqa: E402
 from config.lifespan import Lifespan, ssh_gateway  # noqa: E402
 from jobs.task_access import get_access  # noqa: E402
-from portal.api.http.body_limit import BodyLimit  # noqa: E402
+from portal.api.http.body_limit import BodyLimit, Message, Receive, Send, send_problem  # noqa: E402
 from portal.gateway.http.gateway import Gateway  # noqa: E402
 from portal.gateway.websocket_urls import websocket_urls as terminal_urls  # noqa: E402
 from portal.live.websocket_urls import websocket_urls as live_urls  # noqa: E402
@@ -21,10 +23,18 @@ from portal.live.websocket_urls import websocket_urls as live_urls  # noqa: E402
 FORM_BYTES = 1024 * 1024
 """What a form sends besides an uploaded code pack."""
 
+
+async def answer_unknown_socket(scope: Message, receive: Receive, send: Send) -> None:
+    """Answer 404 where there is no websocket; Channels would fail with a trace."""
+    await receive()  # "websocket.connect"
+    await send_problem(scope, send, NotFound(), "websocket.http.response")
+
+
+unknown_socket = re_path("", answer_unknown_socket)  # type: ignore[arg-type]
 portal_application = ProtocolTypeRouter(
     {
         "http": BodyLimit(django_application, settings.CODE_MAX_BYTES + FORM_BYTES),
-        "websocket": AuthMiddlewareStack(URLRouter([*live_urls, *terminal_urls])),
+        "websocket": AuthMiddlewareStack(URLRouter([*live_urls, *terminal_urls, unknown_socket])),
     }
 )
 gateway = Gateway(portal_application, get_access)  # requests to apps' hosts never reach Django

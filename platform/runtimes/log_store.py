@@ -43,11 +43,11 @@ class LogStore:
             os.close(fd)
 
     def read(self, task: str, offset: int, limit: int = READ_LIMIT) -> tuple[bytes, int]:
-        """Return (data, next offset); a missing log is empty."""
+        """Return (data, next offset); a missing log is empty, and so is one beyond its end."""
         offset = max(offset, 0)
         try:
             with open(self.path(task), "rb") as log:
-                log.seek(offset)
+                log.seek(min(offset, os.fstat(log.fileno()).st_size))  # no file system takes just any number
                 data = log.read(max(limit, 0))
         except FileNotFoundError:
             data = b""

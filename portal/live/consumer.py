@@ -1,7 +1,7 @@
 """The live websocket: change messages, heartbeats and logs.
 
-To the browser: {"touched": ["job-412", "queue"]}, {"now": iso, "away": seconds without database}, {"pong": n}, and
-messages of portal.live.log_tail.
+To the browser: {"touched": ["job-412", "queue"]}, {"now": iso, "away": seconds without database}, {"pong": n},
+messages of portal.live.log_tail, and {"log": uuid, "refused": pointer, "detail": sentence}.
 From it: {"ping": n}, {"follow": task uuid, "offset": n}, {"unfollow": uuid}, {"ack": n, "log": uuid}.
 Only names of objects are sent; the browser fetches the page again.
 """
@@ -17,10 +17,12 @@ from uuid import UUID
 from channels.generic.websocket import AsyncJsonWebsocketConsumer
 from django.conf import settings
 
+from common.errors import FieldError
 from portal.access.origin import comes_from_our_page
 from portal.error_pages import DATABASE_ERRORS
 from portal.live.log_tail import LogTail
 from portal.live.rights import read_rights, sees_task
+from portal.wording.errors import describe_field_error
 from runtimes.log_store import LogStore
 
 log = logging.getLogger("tessera.live")
@@ -30,6 +32,7 @@ HEARTBEAT_S = 15
 RECHECK_EVERY = 2  # heartbeats
 MOST_FOLLOWED = 8
 LONGEST_MESSAGE = 1024
+FURTHEST = 2**63 - 1  # bytes of a file
 SIGNED_OUT, NOT_UNDERSTOOD, RIGHTS_CHANGED = 4401, 4400, 4403
 TRY_LATER = 1013
 
@@ -94,8 +97,12 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
     async def _follow(self, message: dict) -> None:
         """Stream a log from `offset`; if repeated, again from there."""
         task, offset = _uuid(message["follow"]), message.get("offset", 0)
-        if task is None or not isinstance(offset, int) or not await sees_task(self.rights, task):
+        if task is None or not await sees_task(self.rights, task):
             await self.send_json({"log": message["follow"] if task else "", "missing": True})
+            return
+        if not isinstance(offset, int) or abs(offset) > FURTHEST:
+            wrong = FieldError("/offset", "out_of_range", {"min": -FURTHEST, "max": FURTHEST})
+            await self.send_json({"log": task, "refused": "/offset", "detail": describe_field_error(wrong)})
             return
         await self._drop(task)
         if len(self.tails) >= MOST_FOLLOWED:

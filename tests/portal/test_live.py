@@ -249,6 +249,20 @@ async def test_a_stranger_cannot_tell_a_log_from_none(running, world):
             assert await next_with(socket, "log") == {"log": task, "missing": True}
 
 
+@pytest.mark.parametrize("offset", [10**300, -(10**300), 2**63, 1.5, "0", None])
+async def test_an_offset_that_no_file_has_is_refused(running, world, offset, caplog):
+    task = str(running.uuid)
+    LogStore(settings.TESSERA_LOGS).append(task, 0, b"line\n")
+    async with listening(world.ada) as socket:
+        await socket.send_json_to({"follow": task, "offset": offset})
+        refused = await next_with(socket, "log")
+        assert (refused["log"], refused["refused"]) == (task, "/offset") and str(2**63 - 1) in refused["detail"]
+        await socket.send_json_to({"follow": task, "offset": 2**63 - 1})  # beyond the end: it waits for more
+        await socket.send_json_to({"follow": task, "offset": 0})
+        assert (await next_with(socket, "data"))["data"] == "line\n"
+    assert "a live task failed" not in caplog.text
+
+
 @pytest.mark.parametrize("message", [{"follow": 7}, {"follow": "../../etc/passwd"}, {"follow": None, "offset": "x"}])
 async def test_what_names_no_task_has_no_log(world, message):
     async with listening(world.ada) as socket:

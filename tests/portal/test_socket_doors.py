@@ -15,6 +15,7 @@ from django.db import connections
 from django.utils import timezone
 
 from accounts.models import User
+from config.asgi import portal_application
 from jobs.task_access import derive_task_secret
 from portal.gateway.websocket_urls import websocket_urls as terminal_urls
 from portal.live.websocket_urls import websocket_urls as live_urls
@@ -70,6 +71,17 @@ async def test_another_page_gets_no_socket_with_whatever_session(world, origin):
         for who in ("visitor", "lead"):
             headers = [(b"origin", origin.encode()), *world.headers[who]]
             assert await dial(path_of(pattern, world), headers) == "refused", (who, pattern.name)
+
+
+@pytest.mark.parametrize("path", ["/", "/nowhere", "/live/", "/liver", "/terminal", "/terminal/a/b", "/api/v1/jobs"])
+async def test_a_socket_that_is_nowhere_is_answered_404(world, path):
+    for who in ("visitor", "lead"):
+        headers = [(b"origin", settings.TESSERA_PUBLIC_URL.encode()), *world.headers[who]]
+        socket = WebsocketCommunicator(portal_application, path, headers=headers)
+        await socket.send_input({"type": "websocket.connect"})
+        start, body = [await socket.receive_output(PATIENCE_S) for _ in range(2)]
+        assert (start["type"], start["status"]) == ("websocket.http.response.start", 404)
+        assert json.loads(body["body"])["code"] == "not_found"
 
 
 def path_of(pattern, world):

@@ -304,7 +304,8 @@ async def test_much_that_is_typed_is_taken_in_its_turn(world, monkeypatch):
 
 @pytest.mark.parametrize("say", [
     {"text_data": "[]"}, {"text_data": "no json"}, {"text_data": '{"hello": ""}'}, {"text_data": '{"size": [1]}'},
-    {"text_data": '{"hello": "", "size": ["a", {}]}'}, {"text_data": '{"size": [80, 24]}'}, {"bytes_data": b"ls"},
+    {"text_data": '{"hello": "", "size": ["a", {}]}'}, {"text_data": '{"hello": "", "size": [80, 1e999]}'},
+    {"text_data": '{"size": [80, 24]}'}, {"bytes_data": b"ls"},
 ])  # fmt: skip
 async def test_what_our_page_never_says_closes_the_socket(world, say):
     socket = await dial(world.ada, world.name)

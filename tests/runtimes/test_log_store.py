@@ -18,6 +18,12 @@ def test_what_is_appended_is_read_from_any_offset(store):
     assert store.read(TASK, 11) == (b"", 11) and store.size(TASK) == 11
 
 
+@pytest.mark.parametrize("offset", [2**45, 2**63 - 1, 10**300])
+def test_beyond_its_end_a_log_is_empty(store, offset):
+    store.append(TASK, 0, b"hello")
+    assert store.read(TASK, offset) == (b"", offset)
+
+
 def test_sending_the_same_piece_twice_keeps_it_once(store):
     store.append(TASK, 0, b"hello")
     assert store.append(TASK, 0, b"hello") == 5

@@ -7,7 +7,7 @@ import json
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-from common.errors import TooLarge
+from common.errors import PlatformError, TooLarge
 from portal.api.http.problems import CONTENT_TYPE, title_of
 from portal.wording.errors import describe_error
 
@@ -27,7 +27,7 @@ class BodyLimit:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
         elif said_length(scope) > self.limit:
-            await self._refuse(scope, send)
+            await send_problem(scope, send, TooLarge(max=self.limit))
         else:
             await self._count(scope, receive, send)
 
@@ -48,21 +48,21 @@ class BodyLimit:
 
         await self.app(scope, counted, noted)
         if total > self.limit and not answered:
-            await self._refuse(scope, send)
+            await send_problem(scope, send, TooLarge(max=self.limit))
 
-    async def _refuse(self, scope: Message, send: Send) -> None:
-        error = TooLarge(max=self.limit)
-        about = {"type": f"urn:tessera:problem:{error.code}", "title": title_of(error), "status": error.status}
-        more = {"detail": describe_error(error), "instance": scope["path"], "code": error.code, "params": error.params}
-        body = json.dumps({**about, **more, "request_id": "", "errors": [], "hints": []}).encode()
-        headers = [(b"content-type", CONTENT_TYPE.encode()), (b"content-length", str(len(body)).encode())]
-        start = {
-            "type": "http.response.start",
-            "status": error.status,
-            "headers": [*headers, (b"connection", b"close")],
-        }
-        await send(start)
-        await send({"type": "http.response.body", "body": body})
+
+async def send_problem(scope: Message, send: Send, error: PlatformError, response: str = "http.response") -> None:
+    """Answer a request that never reaches Django. response: what ASGI calls it."""
+    about = {"type": f"urn:tessera:problem:{error.code}", "title": title_of(error), "status": error.status}
+    more = {"detail": describe_error(error), "instance": scope["path"], "code": error.code, "params": error.params}
+    body = json.dumps({**about, **more, "request_id": "", "errors": [], "hints": []}).encode()
+    headers = [
+        (b"content-type", CONTENT_TYPE.encode()),
+        (b"content-length", str(len(body)).encode()),
+        (b"connection", b"close"),
+    ]
+    await send({"type": f"{response}.start", "status": error.status, "headers": headers})
+    await send({"type": f"{response}.body", "body": body})
 
 
 def said_length(scope: Message) -> int:

@@ -92,7 +92,7 @@ class TerminalConsumer(AsyncWebsocketConsumer):
                 self._type(bytes_data)
             else:
                 await self._handle_message(_read(text_data or ""))
-        except (ValueError, TypeError, KeyError, TypedTooMuch):
+        except (ValueError, TypeError, KeyError, OverflowError, TypedTooMuch):  # int(1e999) overflows
             await self._close_with("not_understood")
 
     def _type(self, data: bytes) -> None:
