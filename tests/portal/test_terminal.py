@@ -93,7 +93,9 @@ class Page:
 
     async def sees(self, text: str) -> bytes:
         """Wait for `text`; returns what was shown up to and with it."""
-        while text.encode() not in self.text:
+        looked = 0  # what came before is not searched again: a flood is long
+        while self.text.find(text.encode(), looked) < 0:
+            looked = max(len(self.text) - len(text), 0)
             await self._show(await self.socket.receive_output(PATIENCE_S))
         before, found, self.text = self.text.partition(text.encode())
         return before + found

@@ -190,12 +190,18 @@ def watch_of(world, uuid: str, module: bytes) -> list[processes.Process]:
 @pytest.mark.parametrize("module", [b"gpu_watch", b"gpu_keeper"])
 async def test_a_watch_that_is_killed_comes_back_and_both_are_said(watched, module):
     uuid = await running(watched, "exec sleep 60", gpus=share(5300))
-    (first,) = await asyncio.to_thread(wait_for, lambda: watch_of(watched, uuid, module))
+
+    def only_watch():  # while it is started, its parent's copy has the same command line
+        found = watch_of(watched, uuid, module)
+        return found[0] if len(found) == 1 else None
+
+    first = await asyncio.to_thread(wait_for, only_watch)
     await asyncio.to_thread(wait_for, lambda: watched.view(uuid).gpu_use)
     processes.send_signal(first, signal.SIGKILL)
 
     def is_back() -> bool:
-        return "is watched again" in watched.log(uuid) and watch_of(watched, uuid, module)[0].start != first.start
+        now = only_watch()
+        return "is watched again" in watched.log(uuid) and now and now.start != first.start
 
     await asyncio.to_thread(wait_for, is_back)
     assert "is not watched at the moment: it" in watched.log(uuid)
