@@ -10,7 +10,7 @@ from django.utils.translation import ngettext
 from django.views.decorators.http import require_safe
 
 from accounts.models import ApiToken, SshKey, User
-from common.resources import show_gpu, show_memory
+from common.resources import parse_gpu, show_gpu, show_memory
 from jobs.models import Job
 from jobs.states import JOB_FINAL, JobState
 from notebooks.models import Notebook
@@ -21,7 +21,9 @@ from portal.pages.notebooks.sizes import FullLimit, Size, find_full_limit, offer
 from portal.pages.notebooks.view_model import NotebookView, view_notebooks
 from portal.pages.request_guards import signed_in
 from portal.partial import render_page
+from portal.wording.resources import describe_gpu
 from quotas.models import Holding, Quota, list_subtree, load_parents
+from scheduler.preview.possible_asks import find_usual_ask
 from scheduler.preview.preview import PoolCapacity, list_capacity
 
 MOST_CARDS, MOST_ENDED = 30, 4
@@ -134,6 +136,11 @@ class Desk:
     def is_new(self) -> bool:
         """Whether the user has done nothing yet, and sees first steps."""
         return not self.going and not self.ended and not self.has_notebooks
+
+    @property
+    def usual_size(self) -> str:
+        """What the example asks, in words."""
+        return describe_gpu(parse_gpu(find_usual_ask(self.user)))
 
     @cached_property
     def has_token(self) -> bool:

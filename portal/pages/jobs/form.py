@@ -6,7 +6,8 @@ Keys that the form cannot show are kept.
 from collections.abc import Mapping
 
 ASKS = ("0", "4GB", "1/4", "1/2", "1", "2")
-"""The sizes that the form offers; any other is typed."""
+"""The sizes that the form offers where they are possible; any other is typed."""
+BLANK = "run: python train.py\n"
 
 TEXTS = (
     "name",
@@ -52,6 +53,11 @@ def data_of(values: Mapping[str, str], base: Mapping) -> dict:
         if value != was:
             _put(data, name, value)
     return data
+
+
+def write_first_file(text: str, gpu: str) -> str:
+    """Return a job file without GPU with this amount added."""
+    return text if gpu == "0" else f"{text}gpu: {gpu}\n"
 
 
 def gpu_of(posted: Mapping[str, str]) -> str:

@@ -28,12 +28,13 @@ from jobs.models import CodePack
 from jobs.reason_messages import describe_wait
 from jobs.submit import Draft, submit_job
 from portal.pages.cluster.scheduler_pulse import scheduler_late
-from portal.pages.jobs.form import ASKS, values_of
+from portal.pages.jobs.form import ASKS, BLANK, values_of, write_first_file
 from portal.pages.jobs.job_editor import EditedJob, Verdict, locate_errors, read_edited_job, validate_edited_job
 from portal.pages.jobs.view_model import find_job
 from portal.pages.request_guards import signed_in
 from portal.wording.plans import describe_change, describe_plan, describe_sooner_start
 from portal.wording.resources import describe_roles
+from scheduler.preview.possible_asks import find_named_ask, find_usual_ask, list_possible_asks
 from scheduler.preview.preview import PlanAnswer, PoolCapacity, check_possible, list_capacity, plan_job
 from scheduler.preview.runtime_capabilities import runtime_has_containers
 
@@ -42,12 +43,10 @@ name: hello
 run: |-
   echo "Hello from $(hostname)"
   for step in 1 2 3 4 5; do
-    echo "step $step of 5 on GPU $CUDA_VISIBLE_DEVICES"
+    echo "step $step of 5 on GPU ${CUDA_VISIBLE_DEVICES:-none}"
     sleep 1
   done
-gpu: 1/4
 """
-BLANK = "run: python train.py\ngpu: 1/4\n"
 CHANGED = ("gpu", "nodes", "pool", "time", "priority", "preemptible")
 ROLES = gettext_lazy("Roles, set in the YAML: %(roles)s.")
 FLAG_VALUES = {"true": "on"}
@@ -93,10 +92,8 @@ def sync_job_editor(request: HttpRequest) -> JsonResponse:
 
 def build_first_file(user: User, source: str) -> str:
     """Return the first job file: an example, a copy of job `source`, or blank."""
-    if source == "example":
-        return EXAMPLE
-    if not source:
-        return BLANK
+    if source in ("", "example"):
+        return write_first_file(EXAMPLE if source else BLANK, find_usual_ask(user))
     job = find_job(user, source)
     data = load_jobfile(dump_yaml(from_json(job.spec)).encode())
     data.pop("hold", None)
@@ -224,13 +221,16 @@ def _build_preview(
 
 def _show(request: HttpRequest, edited: EditedJob, verdict: Verdict, status: int = 200) -> HttpResponse:
     values, images = edited.shown(), list(filter_visible_images(request.user))
+    asks = list_possible_asks(request.user, ASKS)
     context = {
         "edited": edited,
         "copied": request.GET.get("from", "") if read_changes(request.GET) else "",
         "verdict": verdict,
         "refused": status != 200,
         "values": values,
-        "asks_other": values["gpu"] not in ASKS,
+        "asks": asks,
+        "named_ask": find_named_ask(request.user),
+        "asks_other": values["gpu"] not in asks,
         "teams": teams_where(request.user, "job.submit"),
         "pools": Pool.objects.filter(quotas__team__memberships__user=request.user).distinct(),
         "late": scheduler_late(),

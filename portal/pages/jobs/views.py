@@ -22,11 +22,13 @@ from jobs.resizing import resize_job
 from jobs.states import JOB_ACTIVE, JobState
 from portal.pages.cluster.scheduler_pulse import scheduler_late
 from portal.pages.jobs.detail import JobDetail, TaskLog, log_store
+from portal.pages.jobs.form import BLANK, write_first_file
 from portal.pages.jobs.start_suggestions import StartSuggestions
 from portal.pages.jobs.view_model import JOB_ID, JobRights, JobView, find_job, view_jobs
 from portal.pages.request_guards import safe_path, signed_in
 from portal.partial import render_page
 from portal.wording.errors import describe_refusal
+from scheduler.preview.possible_asks import find_usual_ask
 from scheduler.preview.runtime_capabilities import runtime_resizes
 
 PAGE = 50
@@ -200,7 +202,9 @@ class JobList:
             for code, words in (("", _("Jobs")), (JobKind.INTERACTIVE.value, _("Notebook starts")))
         ]
 
-    example = "run: python train.py\ngpu: 1/4\n"
+    @cached_property
+    def example(self) -> str:
+        return write_first_file(BLANK, find_usual_ask(self.user))
 
     @property
     def is_filtered(self) -> bool:

@@ -36,6 +36,7 @@ from portal.pages.notebooks.view_model import NotebookView, find_notebook, view_
 from portal.pages.request_guards import safe_path, signed_in
 from portal.partial import render_page
 from portal.wording.errors import describe_refusal
+from scheduler.preview.possible_asks import find_named_ask, find_usual_ask
 from scheduler.preview.preview import check_possible
 from scheduler.preview.runtime_capabilities import runtime_has_containers
 
@@ -72,7 +73,7 @@ def show_notebook(request: HttpRequest, notebook_id: str) -> HttpResponse:
 def new_notebook(request: HttpRequest) -> HttpResponse:
     user = request.user
     if request.method != "POST":
-        gpu = request.GET.get("gpu", "1/4")
+        gpu = request.GET.get("gpu") or find_usual_ask(user)
         return _show_new(request, NotebookForm(user, initial={"name": find_free_name(user, gpu)}), gpu)
     form = NotebookForm(user, request.POST)
     gpu = gpu_of(request.POST)
@@ -224,8 +225,14 @@ class NotebookPage:
 
     @cached_property
     def sizes(self) -> list[Size]:
+        """Return what it could have, and what it has now."""
         gpus = dict.fromkeys((*SIZES, self.view.gpu))
-        return sizes_for(self.view.user, tuple(gpus), self.view.notebook.team.name, notebook=self.view.notebook)
+        sizes = sizes_for(self.view.user, tuple(gpus), self.view.notebook.team.name, notebook=self.view.notebook)
+        return [size for size in sizes if size.promise.possible or size.gpu == self.view.gpu]
+
+    @property
+    def named_ask(self) -> str:
+        return find_named_ask(self.view.user)
 
     @cached_property
     def form(self) -> SettingsForm:
@@ -289,8 +296,10 @@ def _back(request: HttpRequest, notebook: Notebook) -> HttpResponse:
 
 
 def _show_new(request: HttpRequest, form: NotebookForm, gpu: str, status: int = 200) -> HttpResponse:
-    context = {"form": form, "sizes": sizes_for(request.user), "gpu": gpu, "typed": "" if gpu in SIZES else gpu}
-    context["full"] = find_full_limit(request.user)
+    sizes = [size for size in sizes_for(request.user) if size.promise.possible]
+    typed = "" if gpu in [size.gpu for size in sizes] else gpu
+    context = {"form": form, "sizes": sizes, "gpu": gpu, "typed": typed, "full": find_full_limit(request.user)}
+    context["named_ask"] = find_named_ask(request.user)
     return render(request, "notebooks/new.html", {**context, "late": scheduler_late()}, status=status)
 
 

@@ -1,0 +1,50 @@
+"""Which amounts of GPU a person could ever get: what forms, tiles and examples offer."""
+
+from collections.abc import Iterable
+
+from accounts.models import User
+from accounts.permissions import teams_where
+from cluster.models import Gpu
+from common.errors import PlatformError
+from common.resources import parse_gpu
+from jobs.jobfile.spec import JobSpec
+from jobs.submit import choose_pool
+from scheduler.loading.snapshots import World, load_world
+from scheduler.preview.draft_checks import check_draft
+from scheduler.preview.runtime_capabilities import runtime_has_containers
+
+USUAL = ("1/4", "1/2", "1", "0")
+"""What a first job asks: the first of these that is possible."""
+
+
+def list_possible_asks(user: User, asks: Iterable[str]) -> list[str]:
+    """Return those of `asks` with which a job could run in a pool of one of the person's teams."""
+    world = load_world(work=False, user_id=user.pk)
+    teams = [team.name for team in teams_where(user, "job.submit")]
+    return [ask for ask in asks if any(_is_possible(user, team, ask, world) for team in teams)]
+
+
+def find_usual_ask(user: User) -> str:
+    """Return the amount of GPU of a first job: a slice where cards are split, else a card, else none."""
+    return next(iter(list_possible_asks(user, USUAL)), "0")
+
+
+def find_named_ask(user: User) -> str:
+    """Return an amount that names a card of the person's pools, such as V100-32GB:1."""
+    cards = Gpu.objects.present().filter(pool__quotas__team__memberships__user=user)
+    model = cards.order_by("pool__name", "pk").values_list("model", flat=True).first()
+    return f"{model}:1" if model else "1"
+
+
+def _is_possible(user: User, team: str, ask: str, world: World) -> bool:
+    spec = JobSpec(run="true", name="", team=team, gpu=parse_gpu(ask))
+    try:
+        choose_pool(
+            user=user,
+            spec=spec,
+            check=lambda draft: check_draft(draft, world),
+            containers=runtime_has_containers(),
+        )
+    except PlatformError:  # of no quota, too large, in no pool that is split
+        return False
+    return True
