@@ -201,11 +201,12 @@ async def test_a_watch_that_is_killed_comes_back_and_both_are_said(watched, modu
 
     def is_back() -> bool:
         now = only_watch()
-        return "is watched again" in watched.log(uuid) and now and now.start != first.start
+        again = "is watched again" in watched.log(uuid) and now and now.start != first.start
+        return again and watched.view(uuid).gpu_use[0].watched
 
     await asyncio.to_thread(wait_for, is_back)
     assert "is not watched at the moment: it" in watched.log(uuid)
-    assert watched.view(uuid).gpu_use[0].watched and watched.view(uuid).gpu_use[0].used_mib == 5120
+    assert watched.view(uuid).gpu_use[0].used_mib == 5120
 
 
 def test_a_task_whose_watch_cannot_look_goes_on_and_is_told_so(watched, tmp_path):
