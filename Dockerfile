@@ -50,4 +50,4 @@ RUN python manage.py collectstatic --no-input --verbosity 0
 USER 990:990
 VOLUME /var/lib/tessera
 EXPOSE 8470 8471
-CMD ["python", "-m", "uvicorn", "config.asgi:application", "--host", "0.0.0.0", "--port", "8470", "--no-access-log", "--no-server-header", "--timeout-graceful-shutdown", "10", "--ws-per-message-deflate", "false", "--ws-max-size", "67108864"]
+CMD ["python", "-m", "uvicorn", "config.asgi:application", "--host", "0.0.0.0", "--port", "8470", "--http", "config.http_protocol:BoundedHttp", "--no-access-log", "--no-server-header", "--timeout-graceful-shutdown", "10", "--ws-per-message-deflate", "false", "--ws-max-size", "67108864"]

@@ -111,6 +111,10 @@ ERROR_MESSAGES = {
     "stale_state": _("Someone else changed this a moment ago. Refresh and try again if it still makes sense."),
     "too_large": _("This is too large. Send less."),
     "too_many_requests": _("Too many requests. Wait %(retry_after_s)s seconds and try again."),
+    "too_slow": _(
+        "The body of this request stopped arriving: less than %(bytes)s bytes came in %(seconds)s seconds. Send it "
+        "again, without a pause."
+    ),
     "unavailable": _("A required service does not respond right now. Try again shortly."),
     "user_limit": _("Limit reached: %(used)s of %(limit)s in use. Stop something, or wait until something ends."),
 }

@@ -109,6 +109,13 @@ class Impossible(PlatformError):
         super().__init__("", **params)
 
 
+class TooSlow(PlatformError):
+    """The body of a request stopped arriving."""
+
+    status = 408
+    code = "too_slow"
+
+
 class TooLarge(PlatformError):
     status = 413
     code = "too_large"

@@ -5,6 +5,8 @@ import socket
 
 import uvicorn
 
+from config.http_protocol import BoundedHttp
+
 WEBSOCKET_BYTES = 64 * 1024 * 1024
 """Largest websocket message for people's own apps. The portal's own sockets take far less."""
 
@@ -19,6 +21,7 @@ def main() -> None:
         server_header=False,
         timeout_graceful_shutdown=2,
         ws_per_message_deflate=False,
+        http=BoundedHttp,
         ws_max_size=WEBSOCKET_BYTES,
     )
     uvicorn.Server(config).run(sockets=sockets)

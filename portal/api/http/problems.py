@@ -36,6 +36,7 @@ TITLES_BY_STATUS = {
     404: _("Not found"),
     405: _("Not possible here"),
     406: _("Not available in this format"),
+    408: _("The request did not arrive in time"),
     409: _("Conflict with something that exists"),
     412: _("Changed in the meantime"),
     413: _("Too large"),

@@ -6,14 +6,18 @@ import json
 import pytest
 from django.core.asgi import get_asgi_application
 
+from portal.api.http import body_limit
 from portal.api.http.body_limit import BodyLimit
 
 pytestmark = pytest.mark.django_db(transaction=True)
 LIMIT = 1000
 
 
-async def send_pieces(pieces, said=None):
-    """(status, body, how many pieces were asked for) of a POST to an address that is open to all."""
+async def send_pieces(pieces, said=None, more=False, pause_s=0.0):
+    """(status, body, how many pieces were asked for) of a POST to an address that is open to all.
+
+    more: the body does not end with the last piece.
+    """
     headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
     headers += [(b"content-length", said)] if said is not None else []
     scope = {"type": "http", "method": "POST", "path": "/api/v1/nothing", "headers": headers, "query_string": b""}
@@ -23,7 +27,8 @@ async def send_pieces(pieces, said=None):
         if not waiting:
             await asyncio.Event().wait()  # the visitor stays and listens
         asked.append(waiting[0])
-        return {"type": "http.request", "body": waiting.pop(0), "more_body": bool(waiting)}
+        await asyncio.sleep(pause_s)
+        return {"type": "http.request", "body": waiting.pop(0), "more_body": more or bool(waiting)}
 
     async def send(message):
         answer.append(message)
@@ -50,4 +55,25 @@ async def test_a_length_that_lies_does_not_help(said):
 
 async def test_what_fits_goes_through():
     status, body, _ = await send_pieces([b"x" * 500] * 2, said=b"1000")
+    assert (status, json.loads(body)["code"]) == (404, "not_found")
+
+
+@pytest.mark.parametrize("pieces", [[], [b"x" * 10], [b"x" * 500]])
+async def test_a_body_that_stops_is_cut_off(pieces, monkeypatch):
+    monkeypatch.setattr(body_limit, "STALLS_AFTER_S", 0.05)
+    status, body, asked = await send_pieces(pieces, more=True)
+    told = json.loads(body)
+    assert (status, told["code"], asked) == (408, "too_slow", len(pieces)) and "without a pause" in told["detail"]
+
+
+async def test_a_body_that_trickles_is_cut_off(monkeypatch):
+    monkeypatch.setattr(body_limit, "STALLS_AFTER_S", 0.1)
+    status, _, asked = await send_pieces([b"x"] * 500, pause_s=0.01)
+    assert status == 408 and asked < 50
+
+
+async def test_a_body_that_makes_progress_takes_its_time(monkeypatch):
+    monkeypatch.setattr(body_limit, "STALLS_AFTER_S", 1)
+    monkeypatch.setattr(body_limit, "PROGRESS_BYTES", 20)
+    status, body, _ = await send_pieces([b"x" * 20] * 12, pause_s=0.1)  # longer than that, in all
     assert (status, json.loads(body)["code"]) == (404, "not_found")
