@@ -7,7 +7,9 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -106,7 +108,9 @@ def following_ada(portal, cast):
     """A real process that follows ada's events."""
     environment = {**os.environ, "TESSERA_URL": portal, "TESSERA_TOKEN": make.token(cast.ada), "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "cli", "events", "-f", "--since", "0", "-o", "json"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, text=True)
+    hear_interrupts = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a shell's background job ignores them
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    process = subprocess.Popen(command, **pipes, env=environment, text=True, preexec_fn=hear_interrupts)
     yield process
     process.kill()
     process.communicate()
