@@ -25,7 +25,7 @@ from accounts.services import (
     use_login_link,
 )
 from common.errors import Conflict, InvalidInput, NotFound
-from common.rates import check_rate
+from common.rates import check_guess, check_rate
 from events.bus import publish_recheck
 from portal.forms import bind
 from portal.pages.account.forms import InviteForm, JoinForm, PasswordForm, SignInForm, TokenForm
@@ -188,10 +188,10 @@ def _count_tries(request: HttpRequest, username: str) -> None:
     name = username.lower()
     known = request.get_signed_cookie(KNOWN_COOKIE, default="", salt=KNOWN_SALT, max_age=KNOWN_S)
     if known.lower() == name:
-        check_rate("sign-ins of a known browser", request.COOKIES[KNOWN_COOKIE], limit=10, per_s=60)
+        check_guess("sign-ins of a known browser", request.COOKIES[KNOWN_COOKIE], limit=10, per_s=60)
         return
-    check_rate("sign-ins of an address", address_of(request), limit=30, per_s=60)
-    check_rate("sign-ins of an account", name, limit=10, per_s=60)
+    check_guess("sign-ins of an address", address_of(request), limit=30, per_s=60)
+    check_guess("sign-ins of an account", name, limit=10, per_s=60)
 
 
 def _link(secret: str, *, invitation: bool) -> LoginLink:
@@ -214,7 +214,7 @@ def _join(secret: str, form: JoinForm) -> User | None:
 @sensitive_variables()
 def _set_password(request: HttpRequest, user: User, form: PasswordForm) -> bool:
     if "old" in form.fields:
-        check_rate("passwords of an account", user.username, limit=10, per_s=60)
+        check_guess("passwords of an account", user.username, limit=10, per_s=60)
         if not user.check_password(form.cleaned_data["old"]):
             form.add_error("old", _("This is not your password."))
             return False

@@ -23,6 +23,7 @@ def quiet_place(settings, monkeypatch):
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
     settings.TESSERA_PUBLIC_URL = "http://testserver"
     monkeypatch.setattr(rates, "time", lambda: 1_000_000.0)
+    monkeypatch.setattr(rates, "guesses", rates.OwnCounts())
     cache.clear()
 
 
@@ -158,9 +159,26 @@ def test_the_next_minute_is_a_new_one(ada, monkeypatch):
     assert sign_in(browser()).status_code == 302
 
 
-def test_a_cache_that_does_not_answer_stops_nobody(ada, settings, caplog):
+@pytest.fixture
+def without_cache(settings):
     settings.CACHES = {"default": settings.CACHES["default"] | {"LOCATION": "unix:///nowhere"}}
+
+
+def test_a_cache_that_does_not_answer_keeps_nobody_out(ada, without_cache, caplog):
     assert sign_in(browser()).status_code == 302 and "not counted" in caplog.text
+
+
+def test_guesses_are_limited_while_the_cache_does_not_answer(ada, without_cache):
+    answers = [sign_in(browser(REMOTE_ADDR=f"10.0.0.{n}"), password="wrong").status_code for n in range(14)]
+    assert answers == [400] * 10 + [429] * 4
+    answers = [sign_in(browser(), name=f"person{n}", password="wrong").status_code for n in range(31)]
+    assert answers == [400] * 30 + [429]
+
+
+def test_guesses_at_the_old_password_are_limited_too(ada, without_cache):
+    client = browser(ada)
+    guess = {"old": "wrong", "new": NEW}
+    assert [client.post("/settings/password/", guess).status_code for _ in range(11)] == [400] * 10 + [429]
 
 
 # ---- by a link ----
