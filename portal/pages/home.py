@@ -45,13 +45,14 @@ def home(request: HttpRequest) -> HttpResponse:
 
 @dataclass(frozen=True)
 class QuotaLine:
-    """A team's GPU usage and quota in a pool, in thousandths of a card."""
+    """A team's GPU usage and quota in a pool, and what is free there, in thousandths of a card."""
 
     team: str
     pool: str
     used: int
     guarantee: int
     limit: int | None
+    free: int
 
     @property
     def usage_text(self) -> str:
@@ -74,7 +75,11 @@ class Desk:
     def rooms(self) -> list[PoolCapacity]:
         """Return the pools with a quota for the user."""
         mine = {line.pool for line in self.quotas}
-        return [room for room in list_capacity(self.user) if room.pool in mine]
+        return [room for room in self._all_rooms if room.pool in mine]
+
+    @cached_property
+    def _all_rooms(self) -> list[PoolCapacity]:
+        return list_capacity(self.user)
 
     @property
     def answer(self) -> str:
@@ -84,7 +89,7 @@ class Desk:
         offers = [words for room in self.rooms if (words := offer(room))]
         if offers:
             return _("You can start now: %(offers)s") % {"offers": " · ".join(offers)}
-        if not any(room.cards_total for room in self.rooms):
+        if not any(room.models for room in self.rooms):
             return _("There are no GPUs here. Jobs without a GPU can start.")
         return _("No GPU is free for you now. Jobs that you submit wait in the queue and start automatically.")
 
@@ -92,7 +97,8 @@ class Desk:
     def quotas(self) -> list[QuotaLine]:
         parents, held = load_parents(), Holding.objects.live().totals_by("team", "pool")
         own = Quota.objects.filter(team__memberships__user=self.user).select_related("team", "pool")
-        return [quota_line(quota, held, parents) for quota in own.order_by("team__name", "pool__name")]
+        free = {room.pool: room.free_milli for room in self._all_rooms}
+        return [quota_line(quota, held, parents, free) for quota in own.order_by("team__name", "pool__name")]
 
     @cached_property
     def presets(self) -> list[tuple[Preset, Size]]:
@@ -174,8 +180,11 @@ def offer(room: PoolCapacity) -> str:
     return ""
 
 
-def quota_line(quota: Quota, held: dict[tuple, tuple[int, int, int]], parents: dict[int, int | None]) -> QuotaLine:
+def quota_line(
+    quota: Quota, held: dict[tuple, tuple[int, int, int]], parents: dict[int, int | None], free: dict[str, int]
+) -> QuotaLine:
     """Return a team's quota line; usage includes sub-teams."""
     below = list_subtree(quota.team_id, parents)
     used = sum(held[team, quota.pool_id][0] for team in below if (team, quota.pool_id) in held)
-    return QuotaLine(quota.team.name, quota.pool.name, used, quota.gpu_milli_guarantee, quota.gpu_milli_limit)
+    amounts = used, quota.gpu_milli_guarantee, quota.gpu_milli_limit, free.get(quota.pool.name, 0)
+    return QuotaLine(quota.team.name, quota.pool.name, *amounts)

@@ -23,7 +23,8 @@ LEGEND = {
     "stale": gettext_lazy("Unknown or out of date"),
     "unused": gettext_lazy("Left of the guarantee"),
     "borrowed": gettext_lazy("Borrowed: can be taken back"),
-    "lent": gettext_lazy("Guaranteed, lent to others"),
+    "lent": gettext_lazy("Guaranteed, but not free now"),
+    "left": gettext_lazy("Within the limit, but not free now"),
 }
 
 
@@ -54,9 +55,9 @@ def gpu_bar(segments: Sequence[Segment], label: str, by_owner: bool = False) -> 
 
 
 @register.inclusion_tag("_bar.html")
-def quota_bar(used: float, guarantee: float, limit: float | None, lent: float = 0, label: str = "") -> dict:
-    """Render a quota, in any unit. lent: guarantee that others use now."""
-    segments = quota_segments(used, guarantee, limit, lent)
+def quota_bar(used: float, guarantee: float, limit: float | None, free: float, label: str = "") -> dict:
+    """Render a quota, in any unit. free: what its pool has free now."""
+    segments = quota_segments(used, guarantee, limit, free)
     return {"cells": _cells(segments), "label": label or _("Quota"), "by_owner": False, "words": False}
 
 
@@ -65,21 +66,24 @@ def bar_legend(*kinds: str) -> dict:
     return {"entries": [(kind, LEGEND[kind]) for kind in kinds]}
 
 
-def quota_segments(used: float, guarantee: float, limit: float | None, lent: float = 0) -> list[Segment]:
-    end = limit if limit is not None else max(used, guarantee) * 1.25 or 1
+def quota_segments(used: float, guarantee: float, limit: float | None, free: float) -> list[Segment]:
+    """Return a quota's parts. Only what the pool has is free; without a limit, that is all that is left."""
     within, borrowed = min(used, guarantee), max(used - guarantee, 0)
-    lent = min(lent, guarantee - within)
+    unused = min(guarantee - within, free)
+    beyond = free - unused
+    room = beyond if limit is None else max(limit - max(used, guarantee), 0)
     parts = [
-        ("work", within, ""),
-        ("lent", lent, ""),
-        ("unused", guarantee - within - lent, ""),
-        ("borrowed", borrowed, ""),
-        ("free", max(end - max(used, guarantee), 0), ""),
+        ("work", within),
+        ("lent", guarantee - within - unused),
+        ("unused", unused),
+        ("borrowed", borrowed),
+        ("free", min(room, beyond)),
+        ("left", max(room - beyond, 0)),
     ]
     last_of_guarantee = max((i for i, part in enumerate(parts[:3]) if part[1] > 0), default=-1)
     return [
         Segment(kind, share, title=str(LEGEND[kind]), tick=i == last_of_guarantee)
-        for i, (kind, share, _words) in enumerate(parts)
+        for i, (kind, share) in enumerate(parts)
         if share > 0
     ]
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import numpy as np
 
 from accounts.models import User
+from cluster.models import NodeState
 from common.errors import Impossible, PlatformError
 from jobs.jobfile.spec import JobSpec, from_json
 from jobs.models import Job, JobKind
@@ -22,7 +23,7 @@ from scheduler.core.forecast.start_suggestions import (
     suggest_run_times,
 )
 from scheduler.core.model.snapshot import Snapshot
-from scheduler.core.model.types import Plan, WaitingJob
+from scheduler.core.model.types import GPU_MILLI, Plan, WaitingJob
 from scheduler.core.queueing.maintenance import find_nodes_in_maintenance
 from scheduler.health.installation_checks import run_installation_checks
 from scheduler.loading.cache_locations import list_content_keys
@@ -52,7 +53,8 @@ class PlannedMaintenance:
 class PoolCapacity:
     """A pool's free resources for one person.
 
-    milli: thousandths of cards, slices included. may_*: within the teams' limits, None for no limit.
+    milli: thousandths of cards, slices included. total: cards of machines that take part, not of those that were never
+    let in or are gone. may_*: within one's own limits and the teams', None for no limit.
     """
 
     pool: str
@@ -67,6 +69,8 @@ class PoolCapacity:
     may_milli: int | None
     may_slice_mib: int
     waiting: int
+    cpu_free_milli: int = 0
+    memory_free_mib: int = 0
     maintenance: tuple[PlannedMaintenance, ...] = ()
 
 
@@ -194,7 +198,9 @@ def list_capacity(user: User) -> list[PoolCapacity]:
     limited = Quota.objects.filter(team__memberships__user=user)
     teams_of = {pool.pk: [quota.team_id for quota in limited if quota.pool_id == pool.pk] for pool in world.pools}
     waiting = {pool.pk: Job.objects.waiting().filter(pool=pool).count() for pool in world.pools}
-    return [_capacity(world, place, teams_of[pool.pk], waiting[pool.pk]) for place, pool in enumerate(world.pools)]
+    return [
+        _capacity(world, place, user, teams_of[pool.pk], waiting[pool.pk]) for place, pool in enumerate(world.pools)
+    ]
 
 
 def last_cycle() -> Lease | None:
@@ -314,7 +320,7 @@ def _redraft(draft: Draft, change: Change, world: World) -> Draft:
     return changed
 
 
-def _capacity(world: World, place: int, team_ids: list[int], waiting: int) -> PoolCapacity:
+def _capacity(world: World, place: int, user: User, team_ids: list[int], waiting: int) -> PoolCapacity:
     snapshot, pool = world.snapshot, world.pools[place]
     closed = ~snapshot.node_open | find_nodes_in_maintenance(snapshot, time.time())
     cards = np.flatnonzero((snapshot.gpu_pool == place) & snapshot.gpu_open & ~closed[snapshot.gpu_node])
@@ -323,25 +329,46 @@ def _capacity(world: World, place: int, team_ids: list[int], waiting: int) -> Po
     free = 1000 * snapshot.gpu_free_mib[sliced] // np.maximum(snapshot.gpu_total_mib[sliced], 1)
     free = np.minimum(free, 10 * snapshot.gpu_free_percent[sliced])
     teams = [at for at, team in enumerate(world.teams) if team.pk in team_ids]
-    room = max((int(snapshot.remaining_team_quota(team, place)[0]) for team in teams), default=0)
+    of_teams = max((int(snapshot.remaining_team_quota(team, place)[0]) for team in teams), default=0)
+    room = min(of_teams, _room_of_person(snapshot, world.user_ids.index(user.pk)))
     cut = sliced[snapshot.gpu_max_slices[sliced] > 1] if pool.shared else sliced  # not MIG instances
     within = np.minimum(snapshot.gpu_free_mib[cut], snapshot.gpu_total_mib[cut] * min(max(room, 0), 1000) // 1000)
     mine = [gpu for gpu in world.gpus if gpu.pool_id == pool.pk]
+    total = sum(
+        world.nodes[node].state != NodeState.NOT_READY for node in snapshot.gpu_node[snapshot.gpu_pool == place]
+    )
+    nodes = _nodes_of(snapshot, place)
+    nodes = nodes[~closed[nodes]]
     return PoolCapacity(
         pool=pool.name,
         shared=pool.shared,
         models=sorted({gpu.model for gpu in mine}),
         simulated=any(gpu.simulated for gpu in mine),
         cards_free=len(whole),
-        cards_total=len(mine),
+        cards_total=total,
         free_milli=int(free.sum()),
-        total_milli=1000 * len(mine),
+        total_milli=1000 * total,
         largest_slice_mib=int(snapshot.gpu_free_mib[cut].max(initial=0)),
         may_milli=None if room > 10**12 else max(room, 0),
         may_slice_mib=int(within.max(initial=0)),
         waiting=waiting,
+        cpu_free_milli=int(snapshot.node_cpu_free[nodes].clip(min=0).sum()),
+        memory_free_mib=int(snapshot.node_memory_free[nodes].clip(min=0).sum()),
         maintenance=_planned(snapshot, place),
     )
+
+
+def _room_of_person(snapshot: Snapshot, person: int) -> int:
+    """Return the milli that the person's own limits leave: none at the limit of running jobs."""
+    if snapshot.user_jobs[person] >= snapshot.user_jobs_limit[person]:
+        return 0
+    return int(snapshot.user_limit[person, GPU_MILLI] - snapshot.user_held[person, GPU_MILLI])
+
+
+def _nodes_of(snapshot: Snapshot, place: int) -> np.ndarray:
+    """Return the nodes whose home a pool is, else those with its cards."""
+    at_home = np.flatnonzero(snapshot.node_pool == place)
+    return at_home if len(at_home) else np.unique(snapshot.gpu_node[snapshot.gpu_pool == place])
 
 
 def _planned(snapshot: Snapshot, place: int) -> tuple[PlannedMaintenance, ...]:

@@ -276,9 +276,9 @@ class ClosedShape(serializers.Serializer):
 
 
 class RoomShape(serializers.Serializer):
-    """What is free in a pool. cards_free: whole ones. free, total: thousandths of cards, slices counted.
+    """What is free in a pool, of machines that take part. cards_free: whole ones. free, total: thousandths of cards.
 
-    may: what one's teams' limits still allow, value null = no limit. largest_slice: on one card.
+    may: what one's own limits and one's teams' still allow, value null = no limit. largest_slice: on one card.
     """
 
     pool = serializers.CharField()

@@ -20,9 +20,10 @@ from portal.pages.notebooks.sizes import find_full_limit
 from portal.pages.request_guards import signed_in
 from portal.partial import render_page
 from portal.templatetags.amounts import gpu_sum
-from portal.templatetags.bars import LEGEND, Segment
+from portal.templatetags.bars import LEGEND, Segment, quota_segments
 from quotas.models import Amounts, Holding, Quota, UserLimit, add_amounts, list_subtree, load_parents
 from quotas.services import get_default_limit
+from scheduler.preview.preview import list_capacity
 
 NOTHING: Amounts = (0, 0, 0)
 SHOWS: tuple[tuple[object, Callable[[int], str]], ...] = (
@@ -39,13 +40,14 @@ COUNTS = (
 
 @dataclass(frozen=True)
 class Line:
-    """Usage of a resource in the ledger's units; `limit` may be None."""
+    """Usage of a resource in the ledger's units; `limit` may be None. free: what the pool has free now."""
 
     name: str
     show: Callable[[int], str]
     used: int
     guarantee: int
     limit: int | None
+    free: int = 0
 
     @property
     def guarantee_text(self) -> str:
@@ -76,11 +78,19 @@ class Line:
 
     @property
     def segments(self) -> list[Segment]:
-        """The bar's parts, used and free; none without a limit."""
+        """The bar's parts in its pool."""
+        return quota_segments(self.used, self.guarantee, self.limit, self.free)
+
+    @property
+    def own_segments(self) -> list[Segment]:
+        """The bar's parts over all pools, used and left of the limit; none without a limit."""
         if self.limit is None:
             return []
-        parts = (("work", min(self.used, self.limit)), ("free", max(self.limit - self.used, 0)))
-        return [Segment(kind, share, title=str(LEGEND[kind])) for kind, share in parts if share]
+        parts = (
+            ("work", min(self.used, self.limit), LEGEND["work"]),
+            ("left", max(self.limit - self.used, 0), _("Left of the limit")),
+        )
+        return [Segment(kind, share, title=str(words)) for kind, share, words in parts if share]
 
 
 @dataclass(frozen=True)
@@ -122,7 +132,8 @@ def show_quota(request: HttpRequest) -> HttpResponse:
     mine = set(user.memberships.values_list("team_id", flat=True))
     teams = Team.objects.all() if user.sees_all else Team.objects.filter(pk__in=mine)
     ordered = sorted(teams, key=lambda team: (team.pk not in mine, team.name))
-    quotas = [build_team_quota(team, user, team.pk in mine) for team in ordered]
+    free = {room.pool: (room.free_milli, room.cpu_free_milli, room.memory_free_mib) for room in list_capacity(user)}
+    quotas = [build_team_quota(team, user, team.pk in mine, free) for team in ordered]
     context = {
         "quotas": quotas,
         "own": user_limit_lines(user),
@@ -146,14 +157,14 @@ def describe_quotas(quotas: list[TeamQuota]) -> str:
     return _("%(used)s GPUs held, %(guarantee)s guaranteed.") % numbers
 
 
-def build_team_quota(team: Team, user: User, mine: bool) -> TeamQuota:
-    """Return a team's quotas; usage includes sub-teams."""
+def build_team_quota(team: Team, user: User, mine: bool, free: dict[str, Amounts]) -> TeamQuota:
+    """Return a team's quotas; usage includes sub-teams. free: by pool."""
     below = list_subtree(team.pk, load_parents())
     held = Holding.objects.live().filter(team__in=below).totals_by("pool")
     rows = Quota.objects.filter(team=team).select_related("pool").order_by("pool__name")
     pools = []
     for row in rows:
-        lines = build_quota_lines(row, held.get((row.pool_id,), NOTHING))
+        lines = build_quota_lines(row, held.get((row.pool_id,), NOTHING), free.get(row.pool.name, NOTHING))
         pools.append(PoolLines(row.pool.name, row.pool.shared, lines, describe_whole_nodes(row)))
     return TeamQuota(team, mine, pools, load_members(team, user))
 
@@ -168,9 +179,9 @@ def describe_whole_nodes(quota: Quota) -> str:
     return words % {"nodes": quota.whole_nodes, "cards": quota.cell} if quota.whole_nodes else ""
 
 
-def build_quota_lines(quota: Quota, held: Amounts) -> list[Line]:
-    numbers = zip(SHOWS, held, quota.guarantees(), quota.limits(), strict=True)
-    return [Line(str(name), show, used, guarantee, limit) for (name, show), used, guarantee, limit in numbers]
+def build_quota_lines(quota: Quota, held: Amounts, free: Amounts) -> list[Line]:
+    numbers = zip(SHOWS, held, quota.guarantees(), quota.limits(), free, strict=True)
+    return [Line(str(name), show, *amounts) for (name, show), *amounts in numbers]
 
 
 def load_members(team: Team, user: User) -> list[Member]:

@@ -199,8 +199,7 @@ def describe_capacity(room: PoolCapacity) -> str:
         )
     params["may"] = show_gpu(room.may_milli)
     return (
-        _("GPUs free in this pool: %(free)s of %(total)s, for your team at most %(may)s. Jobs waiting: %(waiting)s.")
-        % params
+        _("GPUs free in this pool: %(free)s of %(total)s, for you at most %(may)s. Jobs waiting: %(waiting)s.") % params
     )
 
 

@@ -4,11 +4,17 @@ import json
 
 import pytest
 
+from cluster.agents import approve_agent, check_agents
+from cluster.models import NodeState
+from events.bus import SYSTEM
 from jobs.models import Job
+from runtimes.contract.node import NodeView
+from scheduler.inventory.nodes import record_inventory
 from tests import make
 from tests.api_client import Api
 
 pytestmark = pytest.mark.django_db
+SEEN = NodeView("n2", "127.0.0.1", "boot", 16_000, 65_536, (), (), ())
 SECRETS = ("secret-plan", "ada", "hush", "echo it")
 
 
@@ -98,6 +104,41 @@ def test_capacity_is_what_is_free_and_what_the_limit_leaves(ada, cast, running):
     dev, train = ada.get("capacity").json()["results"]
     assert (dev["free"]["value"], dev["cards_free"], dev["cards_total"]) == (750, 0, 1)
     assert dev["may"] == {"value": 250, "text": "¼"} and train["may"] == {"value": None, "text": ""}
+
+
+def test_capacity_counts_no_machine_that_was_never_let_in_or_is_gone(ada, cast):
+    for number in range(2, 6):
+        closed = make.node(f"n{number}", pool=cast.dev, state=NodeState.NOT_READY)
+        make.gpu(closed)
+    dev = ada.get("capacity").json()["results"][0]
+    assert (dev["cards_free"], dev["cards_total"], dev["total"]["value"]) == (1, 1, 1000)
+
+
+def test_capacity_counts_a_machine_that_is_drained_for_a_while(ada, cast):
+    make.gpu(make.node("n2", pool=cast.dev, state=NodeState.CORDONED))
+    dev = ada.get("capacity").json()["results"][0]
+    assert (dev["cards_free"], dev["cards_total"]) == (1, 2)
+
+
+def test_capacity_counts_no_card_that_waits_for_approval(ada, cast):
+    agent = make.agent("n2", make.report(make.reported_gpu(1)))
+    record_inventory([SEEN])
+    assert count_cards(ada) == 2
+    (judged,) = check_agents([agent])
+    approve_agent(actor=SYSTEM, node_name="n2", seen=judged.seen)
+    record_inventory([SEEN])
+    assert count_cards(ada) == 3
+
+
+def count_cards(ada: Api) -> int:
+    return sum(pool["cards_total"] for pool in ada.get("capacity").json()["results"])
+
+
+@pytest.mark.parametrize("limit", [{"gpu_milli": 250}, {"jobs_running": 1}])
+def test_capacity_is_within_ones_own_limits_too(ada, cast, running, limit):
+    make.limit(cast.ada, **limit)
+    dev, train = ada.get("capacity").json()["results"]
+    assert (dev["may"]["value"], train["may"]["value"]) == (0, 0)
 
 
 def test_quotas_are_those_of_ones_teams_with_what_is_held(ada, eve, cast, running):

@@ -4,6 +4,7 @@ import pytest
 
 from common.resources import show_gpu
 from portal.pages.cluster.quota import Line
+from portal.templatetags.bars import quota_segments
 from quotas.models import Quota, UserLimit
 from tests import make
 
@@ -35,6 +36,39 @@ def look(client):
 )
 def test_a_bar_is_said_in_words(used, guarantee, limit, words):
     assert Line("GPU", show_gpu, used, guarantee, limit).guarantee_text == words
+
+
+@pytest.mark.parametrize(
+    ("used", "guarantee", "limit", "free", "parts"),
+    [
+        (1000, 0, 4000, 0, {"borrowed": 1000, "left": 3000}),
+        (1000, 0, 4000, 2000, {"borrowed": 1000, "free": 2000, "left": 1000}),
+        (1000, 0, 4000, 8000, {"borrowed": 1000, "free": 3000}),
+        (500, 2000, 4000, 500, {"work": 500, "lent": 1000, "unused": 500, "left": 2000}),
+        (500, 2000, None, 2000, {"work": 500, "unused": 1500, "free": 500}),
+        (5000, 2000, 4000, 1000, {"work": 2000, "borrowed": 3000}),
+        (0, 0, None, 0, {}),
+    ],
+)
+def test_a_bar_draws_as_free_only_what_the_pool_has(used, guarantee, limit, free, parts):
+    assert {part.kind: part.share for part in quota_segments(used, guarantee, limit, free)} == parts
+
+
+@pytest.mark.parametrize("path", ["/", "/quota/"])
+def test_where_others_hold_the_pool_no_bar_says_free(cast, client, path):
+    Quota.objects.filter(team=cast.nlp).update(gpu_milli_limit=4000, cpu_milli_limit=16_000, memory_mib_limit=65_536)
+    client.force_login(cast.ada)
+    assert 'class="seg seg-free" title="Free"' in client.get(path).content.decode()
+    for pool in ("dev", "train"):
+        make.start(make.job(cast.eve, gpu="1", pool=pool, cpu="8", memory="32GiB"))
+    page = client.get(path).content.decode()
+    assert 'title="Free"' not in page and 'title="Within the limit, but not free now"' in page
+
+
+def test_what_is_left_of_my_own_limit_is_not_called_free(cast, look):
+    make.limit(cast.ada, gpu_milli=4000)
+    page = look(cast.ada).partition("You, in all pools")[2].partition("How to read a bar")[0]
+    assert 'title="Left of the limit"' in page and 'title="Free"' not in page
 
 
 def test_what_my_team_holds_is_shown_against_its_quota(cast, look):
