@@ -1,7 +1,8 @@
 """One SSH connection: authentication, sessions, port forwarding, timeouts.
 
-The key identifies the user; the SSH user name names a notebook or job of theirs. Access is checked at each opening and
-every RECHECK_S. A channel to NAME:22 is a second login (ProxyJump), so one ssh_config entry serves every name.
+The key identifies the user; the SSH user name names a notebook or job of theirs. Access is checked at each opening,
+when a recheck is published, and every RECHECK_S, since a message may be lost. A channel to NAME:22 is a second login
+(ProxyJump), so one ssh_config entry serves every name.
 """
 
 import asyncio
@@ -23,6 +24,7 @@ from accounts.ssh_keys import find_key, has_expired
 from common.errors import PlatformError, QuotaExceeded
 from jobs.task_access import get_access
 from portal.access.task_access import TaskAccess, find_refusal, find_task_access, record_session
+from portal.gateway.rechecks import Rechecks
 from portal.gateway.ssh.forward import Forward
 from portal.gateway.ssh.session import TaskSession
 from runtimes.contract.access import PtySize, Session
@@ -48,6 +50,7 @@ SAYS = {
     "unknown": "None of your keys is known here.",
 }
 
+_rechecks = Rechecks(lambda user_id: None)  # nothing is cached here
 _sessions: Counter[int] = Counter()
 _logging_in: set["SshServer"] = set()
 open_servers: set["SshServer"] = set()
@@ -206,12 +209,15 @@ class SshServer(asyncssh.SSHServer):
         return access
 
     async def _watch(self) -> None:
-        while True:
-            await asyncio.sleep(min(RECHECK_S, IDLE_S))
-            if monotonic() - self._active > IDLE_S:
-                await self.end("Nothing happened here for a long time, so the connection is closed.")
-            elif why := await self._why_closed():
-                await self.end(why)
+        with _rechecks.bell(self._user_id) as bell:
+            while True:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(bell.wait(), min(RECHECK_S, IDLE_S))
+                bell.clear()
+                if monotonic() - self._active > IDLE_S:
+                    await self.end("Nothing happened here for a long time, so the connection is closed.")
+                elif why := await self._why_closed():
+                    await self.end(why)
 
     async def _why_closed(self) -> str:
         assert self._key is not None

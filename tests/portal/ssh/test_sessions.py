@@ -4,18 +4,20 @@ import hashlib
 import os
 import subprocess
 import time
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from django.utils import timezone
 
-from accounts.models import SshKey
+from accounts.models import SshKey, User
+from accounts.services import suspend_person
 from accounts.ssh_keys import remove_ssh_key
 from events.models import Event
 from jobs.states import TaskState
 from tests import make
 from tests.runtimes.worlds import wait_for
-from tests.ssh_gateway import MIB, ssh
+from tests.ssh_gateway import MIB, client, forwarding, free_port, ssh
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -121,11 +123,41 @@ def test_a_platform_that_stops_says_so(world):
     world.gateway.start()
 
 
+@contextmanager
+def session_inside(world, command):
+    """An open session, whose command has said "in"."""
+    argv = ["ssh", *world.gateway.options(), "-l", world.name, "127.0.0.1", command]
+    with client(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"in\n"
+        yield process
+
+
+@pytest.mark.parametrize("command", ["echo in; sleep 100", "trap '' HUP TERM; echo in; sleep 100; sleep 100"])
+def test_a_suspended_persons_session_ends_within_five_seconds(world, command):
+    with session_inside(world, command) as session:
+        began = time.monotonic()
+        suspend_person(actor=make.admin(), user=world.cast.ada)
+        assert b"tessera: You may not stay here any more." in session.communicate(timeout=30)[1]
+        assert session.returncode == 255 and time.monotonic() - began < 5
+
+
+def test_a_suspended_persons_forwarded_port_closes_within_five_seconds(world):
+    with forwarding(world, "-L", f"{free_port()}:localhost:8888") as session:
+        wait_for(lambda: world.cast.ada.ssh_keys.get().last_used_at)
+        began = time.monotonic()
+        suspend_person(actor=make.admin(), user=world.cast.ada)
+        assert session.wait(30) == 255 and time.monotonic() - began < 5
+
+
+def test_a_removed_key_closes_what_it_had_opened(world):
+    with session_inside(world, "echo in; sleep 100") as session:
+        remove_ssh_key(user=world.cast.ada, key_id=world.cast.ada.ssh_keys.get().pk)
+        assert b"tessera: You may not stay here any more." in session.communicate(timeout=30)[1]
+        assert session.returncode == 255
+
+
 @pytest.mark.slow
-def test_a_removed_key_closes_within_half_a_minute_what_it_had_opened(world):
-    command = ["ssh", *world.gateway.options(), "-l", world.name, "127.0.0.1", "echo in; sleep 100"]
-    session = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    assert session.stdout.readline() == b"in\n"
-    remove_ssh_key(user=world.cast.ada, key_id=world.cast.ada.ssh_keys.get().pk)
-    assert b"tessera: You may not stay here any more." in session.communicate(timeout=30)[1]
-    assert session.returncode == 255
+def test_a_session_ends_within_half_a_minute_if_nobody_is_told(world):
+    with session_inside(world, "echo in; sleep 100") as session:
+        User.objects.filter(pk=world.cast.ada.pk).update(suspended_at=timezone.now())
+        assert b"tessera: You may not stay here any more." in session.communicate(timeout=30)[1]
