@@ -39,16 +39,17 @@ def main(arguments: list[str]) -> int:
 def throw_away_servers(durable: bool = False) -> Iterator[dict[str, str]]:
     """Run empty PostgreSQL and Valkey; yield the environment for settings.
 
-    durable: keep fsync and the append-only file, as bin/start does, for measurements.
+    durable: keep fsync, as bin/start does, for measurements.
     """
     began = time.monotonic()
     home = Path(tempfile.mkdtemp(prefix="tessera-"))  # 0700
     children: list[Child] = []
     try:
         (home / "run").mkdir(mode=0o700)
-        for name, build_program in (("postgres", build_postgres_program), ("valkey", build_valkey_program)):
-            log = home / f"{name}.log"
-            children.append(Child(build_program(home / name, home / "run", log, throw_away=not durable)))
+        run, logs = home / "run", {name: home / f"{name}.log" for name in ("postgres", "valkey")}
+        postgres = build_postgres_program(home / "postgres", run, logs["postgres"], throw_away=not durable)
+        for program in (postgres, build_valkey_program(home / "valkey", run, logs["valkey"])):
+            children.append(Child(program))
             children[-1].start()
         for child in children:
             child.wait_until_ready(30)

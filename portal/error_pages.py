@@ -11,12 +11,13 @@ from django.utils import translation
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 
-from common.errors import NotFound, NotPermitted, NotSignedIn, PlatformError, Unavailable
+from common.errors import DiskFull, NotFound, NotPermitted, NotSignedIn, PlatformError, Unavailable
 from portal.partial import wants_fragment
 from portal.wording.errors import describe_error
 
 PAGES = {403: "403.html", 404: "404.html"}
 DATABASE_ERRORS = OperationalError, InterfaceError
+DISK_FULL = "53100"
 ITS_ANSWERS = ("25", "40", "55", "57014")
 """Prefixes of PostgreSQL codes that a running server answers with, such as a lock timeout."""
 
@@ -37,6 +38,8 @@ def show_failure(request: HttpRequest, error: PlatformError) -> HttpResponse:
 def refusal_of_database(error: Exception) -> Unavailable:
     """Map one of DATABASE_ERRORS by its code (PostgreSQL, Appendix A)."""
     told = getattr(error.__cause__, "sqlstate", None) or ""
+    if told == DISK_FULL:
+        return DiskFull()
     return Unavailable() if told.startswith(ITS_ANSWERS) else Unavailable("database_away")
 
 

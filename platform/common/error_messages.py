@@ -107,6 +107,10 @@ ERROR_MESSAGES = {
     "not_found": _("This does not exist, or you may not see it. Check the address and your team."),
     "not_permitted": _("You can see this, but you may not do that. Ask a lead of the team or an administrator."),
     "not_signed_in": _("You are not signed in. Sign in, or send a token."),
+    "platform_disk_full": _(
+        "The platform's disk is full, so nothing new is accepted. What runs goes on. Delete files that are not needed "
+        "any more, or ask an administrator for space, then try again."
+    ),
     "range_outside": _("The range is outside the file, which has %(size)s bytes."),
     "stale_state": _("Someone else changed this a moment ago. Refresh and try again if it still makes sense."),
     "too_large": _("This is too large. Send less."),

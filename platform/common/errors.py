@@ -142,6 +142,13 @@ class Unavailable(PlatformError):
     code = "unavailable"
 
 
+class DiskFull(Unavailable):
+    """The platform's disk is full, so nothing new is accepted. It goes on by itself when there is room."""
+
+    status = 507
+    code = "platform_disk_full"
+
+
 class KeyReused(PlatformError):
     status = 422
     code = "idempotency_key_reused"

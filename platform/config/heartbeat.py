@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from celery import bootsteps
-from celery.beat import PersistentScheduler
+from celery.beat import Scheduler
 from django.conf import settings
 
 EVERY_S = 10.0
@@ -29,8 +29,11 @@ class AliveStep(bootsteps.StartStopStep):
         parent.timer.call_repeatedly(EVERY_S, touch_heartbeat)
 
 
-class AliveBeat(PersistentScheduler):
-    """A beat scheduler that touches the file after each tick."""
+class AliveBeat(Scheduler):
+    """A beat scheduler that touches the file after each tick.
+
+    It keeps no file of its own, without which it could not start on a full disk: the longest period is an hour.
+    """
 
     def tick(self, *args: Any, **options: Any) -> float:
         rest = super().tick(*args, **options)

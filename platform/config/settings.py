@@ -80,6 +80,8 @@ TESSERA_PUBLIC_URL = env_text("TESSERA_PUBLIC_URL", "http://localhost:8470").rst
 TESSERA_APPS_URL = env_apps_url("TESSERA_APPS_URL", TESSERA_PUBLIC_URL)
 TESSERA_EMBEDDED = env_bool("TESSERA_EMBEDDED")
 TESSERA_ROLE = env_text("TESSERA_ROLE", "command")
+# Below this on the disk of TESSERA_DATA nothing new is accepted; 0 where the database is elsewhere.
+TESSERA_DISK_RESERVE_MIB = env_int("TESSERA_DISK_RESERVE_MIB", 128 if TESSERA_EMBEDDED else 0)
 
 # The runtime's dotted class name.
 TESSERA_RUNTIME = env_text("TESSERA_RUNTIME", "runtimes.local.runtime.LocalRuntime")

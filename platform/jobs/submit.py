@@ -9,6 +9,7 @@ from accounts.models import Team, User
 from accounts.permissions import require
 from cluster.capacity import default_request, kinds_of_cards
 from cluster.models import Pool
+from common.disk import check_disk
 from common.errors import FieldError, Hint, Impossible, InvalidInput, KeyReused
 from common.resources import GpuAsk, duration_text, gpu_milli, rank_of, slice_of
 from events.bus import hint, record
@@ -52,10 +53,11 @@ def submit_job(
     """Store a job, unless it could never run or a count limit is reached.
 
     containers: whether the runtime uses images. key, body: see jobs.idempotency.
-    Raises InvalidInput, Impossible, NotPermitted, QuotaExceeded, Conflict.
+    Raises InvalidInput, Impossible, NotPermitted, QuotaExceeded, Conflict, DiskFull.
     """
     if (done := find_answer(user=user, key=key, body=body)) is not None:
         return Job.objects.with_names().get(pk=done)
+    check_disk()
     draft = choose_pool(user=user, spec=spec, check=check, containers=containers)
     if kind != JobKind.INTERACTIVE:  # ask no registry while a notebook's row is locked
         draft = _with_digest(draft)

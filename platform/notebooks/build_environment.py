@@ -26,6 +26,8 @@ from notebooks.environment import (
 NICE = 15
 TIMEOUT_S = 1800
 KEPT_WORDS = 1500
+NEEDED_MIB = 700
+"""What an environment takes at most, compiled and with what is downloaded for it."""
 NOBODY = 65_534
 OLDEST = (3, 11)
 NAME = f"python{sys.version_info[0]}.{sys.version_info[1]}"
@@ -61,6 +63,7 @@ def prepare_environment(data: Path) -> int:
     try:
         write_state(data, PREPARING, "making")
         drop_environment(target)  # from an interrupted run
+        check_room(data)
         make_environment(target)
         write_state(data, PREPARING, "installing")
         install_packages(target)
@@ -74,6 +77,14 @@ def prepare_environment(data: Path) -> int:
     compile_all(target)
     write_state(data, READY, "done")
     return 0
+
+
+def check_room(data: Path) -> None:
+    """Raise Unprepared where it would fill the disk, on which the platform lives, too."""
+    free = shutil.disk_usage(data).free >> 20
+    if free < NEEDED_MIB:
+        words = f"It takes {NEEDED_MIB} MiB, and the disk of {data} has {free} MiB free."
+        raise Unprepared(f"{words} Free some space, then start Tessera again.")
 
 
 def make_environment(target: Path) -> None:

@@ -1,8 +1,9 @@
-"""What `tessera doctor` checks of an installation: database, loops, agents, runtime, orphans and lost tasks."""
+"""What `tessera doctor` checks of an installation: database, disk, loops, agents, runtime, orphans and lost tasks."""
 
 import time
 from collections.abc import Iterator
 
+from django.conf import settings
 from django.db import connection
 from django.utils import timezone
 from django.utils.module_loading import import_string
@@ -10,6 +11,7 @@ from django.utils.module_loading import import_string
 from accounts.models import Team
 from cluster.agents import SILENT_AFTER
 from cluster.models import Agent, Node
+from common.disk import free_mib
 from runtimes.contract.errors import Unavailable
 from runtimes.contract.runtime import Finding, Runtime
 from scheduler.health.lost_tasks import find_lost_tasks
@@ -18,6 +20,7 @@ from scheduler.reconcile.orphans import load_orphans, never_ran
 from scheduler.runtime import get_runtime
 
 CLOCK_NOTE_S = 5
+LITTLE_MIB = 1024
 STUCK_AFTER_S = 60
 LOOPS = {"cycle": "the scheduler", "reconcile": "what follows the machines"}
 
@@ -25,7 +28,7 @@ LOOPS = {"cycle": "the scheduler", "reconcile": "what follows the machines"}
 def run_installation_checks(*, probe: bool = False) -> list[Finding]:
     """Return all findings. probe: allow checks that run something."""
     runtime = get_runtime()
-    found = [_database(), *_loops(), *_agents(), *_orphans(runtime), *find_lost_tasks()]
+    found = [_database(), *_disk(), *_loops(), *_agents(), *_orphans(runtime), *find_lost_tasks()]
     if dotted := runtime.capabilities.examine:
         numbers = Team.objects.order_by("gid").values_list("gid", flat=True)
         found += import_string(dotted)(runtime, list(numbers), probe)
@@ -41,6 +44,20 @@ def _database() -> Finding:
     if apart > CLOCK_NOTE_S:
         return Finding("database", "note", words, "Let a time service (chrony) set the clocks of all machines.")
     return Finding("database", "ok", words)
+
+
+def _disk() -> Iterator[Finding]:
+    """Check the disk that the database shares with people's files."""
+    if least := settings.TESSERA_DISK_RESERVE_MIB:
+        free = free_mib()
+        words = f"{free} MiB are free on the disk of {settings.TESSERA_DATA}."
+        if free < least:
+            remedy = "Delete files that nobody needs: nothing new is accepted below"
+            yield Finding("disk", "bad", words, f"{remedy} {least} MiB.")
+        elif free < LITTLE_MIB:
+            yield Finding("disk", "note", words, f"Free some space soon: below {least} MiB nothing new is accepted.")
+        else:
+            yield Finding("disk", "ok", words)
 
 
 def _loops() -> Iterator[Finding]:

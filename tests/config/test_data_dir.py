@@ -1,10 +1,12 @@
+import errno
 import os
 import socket
 import stat
+from pathlib import Path
 
 import pytest
 
-from config.embedded import data_dir
+from config.embedded import data_dir, disk_reserve
 from config.embedded.start import parse
 from config.embedded.supervisor import Failure
 
@@ -65,10 +67,39 @@ def test_the_portal_listens_on_loopback_only():
         sock.close()
 
 
-def test_a_full_disk_is_refused_before_anything_is_written(tmp_path, monkeypatch):
-    monkeypatch.setattr(data_dir, "NEEDED_BYTES", 1 << 70)
-    with pytest.raises(Failure, match="MiB are free"):
-        data_dir.open_data(tmp_path / "data")
+def test_little_room_is_told_and_refuses_no_start(tmp_path, monkeypatch):
+    monkeypatch.setattr(data_dir, "free_bytes", lambda path: 300 << 20)
+    data_dir.open_data(tmp_path / "data")
+    assert data_dir.describe_room(tmp_path / "data").startswith("Only 300 MiB are free")
+    monkeypatch.setattr(data_dir, "free_bytes", lambda path: 1 << 30)
+    assert data_dir.describe_room(tmp_path / "data") == ""
+
+
+def test_what_runs_is_noted_and_a_full_disk_keeps_the_older_note(tmp_path, monkeypatch):
+    assert data_dir.write_running(tmp_path, "http://localhost:1", {"web": 7})
+    monkeypatch.setattr(Path, "write_text", raise_full)
+    assert not data_dir.write_running(tmp_path, "http://localhost:1", {"web": 8})
+    assert data_dir.read_running(tmp_path)["children"] == {"web": 7}
+
+
+def raise_full(*_, **__):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_the_reserve_is_given_up_on_a_full_disk_and_made_again_where_there_is_room(tmp_path, monkeypatch):
+    free = [4 * disk_reserve.RESERVE_BYTES]
+    monkeypatch.setattr(disk_reserve, "free_bytes", lambda path: free[0])
+    monkeypatch.setattr(disk_reserve, "EVERY_S", 0)
+    reserve = disk_reserve.DiskReserve(tmp_path)
+    assert reserve.tend() == "" and (tmp_path / "reserve").stat().st_size == disk_reserve.RESERVE_BYTES
+    free[0] = disk_reserve.FULL_BYTES
+    assert reserve.tend() == "" and (tmp_path / "reserve").exists()
+    free[0] -= 1
+    assert "is full" in reserve.tend() and not (tmp_path / "reserve").exists()
+    free[0] = 3 * disk_reserve.RESERVE_BYTES
+    assert reserve.tend() == "" and not (tmp_path / "reserve").exists()
+    free[0] += 1
+    assert reserve.tend() == "" and (tmp_path / "reserve").exists()
 
 
 def test_data_of_another_account_is_refused_by_name(tmp_path, monkeypatch):

@@ -3,10 +3,20 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 
 import pytest
 
-from config.embedded.supervisor import LOG_CAP_BYTES, Child, Failure, Program, kill_all, session_members, stop_all
+from config.embedded.supervisor import (
+    LOG_CAP_BYTES,
+    Child,
+    Failure,
+    Program,
+    kill_all,
+    say,
+    session_members,
+    stop_all,
+)
 
 SLEEP = [sys.executable, "-S", "-c", "import time; print('up', flush=True); time.sleep(60)"]
 STUBBORN = [
@@ -46,6 +56,35 @@ def test_a_killed_child_is_started_again(start):
     os.kill(first, signal.SIGKILL)
     until(child.restart_if_dead)
     assert child.is_running() and child.pid != first
+
+
+def test_a_child_without_room_for_its_log_runs(tmp_path):
+    child = Child(Program("it", SLEEP, tmp_path / "nowhere" / "it.log"))
+    try:
+        child.start()
+        assert child.is_running()
+    finally:
+        kill_all([child])
+
+
+def test_a_child_that_cannot_be_started_again_is_tried_later(start):
+    child = start([sys.executable, "-S", "-c", ""])
+    until(lambda: not child.is_running())
+    child.program.before = lambda: os.stat("/nowhere/at/all")
+    deadline = time.monotonic() + 0.5
+    while time.monotonic() < deadline:
+        assert not child.restart_if_dead()
+    child.program.before = lambda: None
+    until(child.restart_if_dead)
+
+
+def test_what_cannot_be_printed_ends_nothing(monkeypatch):
+    with open("/dev/full", "w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        say("Started again: web")
+        monkeypatch.undo()
+        with suppress(OSError):
+            full.close()
 
 
 def test_a_child_that_keeps_dying_is_started_later_and_later(start):

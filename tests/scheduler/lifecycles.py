@@ -108,7 +108,7 @@ class Installation:
         worker = ["worker", "-c", str(WORKERS), "-Q", "scheduler,default", "--without-gossip", "--without-mingle"]
         commands = {
             "worker": [*CELERY, *worker],
-            "beat": [*CELERY, "beat", "-s", str(self.home / "beat-schedule")],
+            "beat": [*CELERY, "beat"],
             "watch": [sys.executable, str(ROOT / "manage.py"), "watch"],
         }
         return [Program(name, argv, self.log(name), environment) for name, argv in commands.items()]

@@ -20,8 +20,9 @@ def found() -> dict[str, installation_checks.Finding]:
 
 
 @pytest.fixture
-def rounds():
-    """Both loops have just gone round."""
+def rounds(settings):
+    """Both loops have just gone round. The database is on another disk."""
+    settings.TESSERA_DISK_RESERVE_MIB = 0
     for name in installation_checks.LOOPS:
         Lease.objects.create(name=name, last_ok_at=timezone.now())
 
@@ -30,6 +31,15 @@ def test_all_is_well_where_the_loops_go_round(rounds):
     assert {name: one.tone for name, one in found().items()} == dict.fromkeys(
         ("database", "cycle", "reconcile", "agents"), "ok"
     )
+
+
+def test_little_room_beside_the_database_is_told(rounds, settings, monkeypatch):
+    settings.TESSERA_DISK_RESERVE_MIB = 128
+    tones = []
+    for free in (2000, 1000, 100):
+        monkeypatch.setattr(installation_checks, "free_mib", lambda free=free: free)
+        tones.append(found()["disk"].tone)
+    assert tones == ["ok", "note", "bad"] and "below 128 MiB" in found()["disk"].remedy
 
 
 def test_a_loop_that_stands_still_is_bad_and_says_since_when(rounds):

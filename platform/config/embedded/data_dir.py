@@ -7,17 +7,17 @@ import json
 import os
 import pwd
 import secrets
-import shutil
 import socket
 import stat
 import tempfile
 from pathlib import Path
 
+from config.embedded.disk_reserve import free_bytes
 from config.embedded.supervisor import Failure
 from runtimes.local.access.listeners import find_descriptor, list_listeners
 from runtimes.local.processes import list_processes
 
-NEEDED_BYTES = 1024**3
+PLENTY_BYTES = 1024**3
 MARK = "install"
 """File of an installation whose jobs are on a cluster, with its name there."""
 
@@ -33,14 +33,23 @@ def open_data(data: Path) -> None:
         raise Failure(f"No write access to {data}.", "Start as its owner, or name another place: --data DIR.") from None
     except FileExistsError:
         raise Failure(f"{data} is not a directory.", "Move it away, or name another place: --data DIR.") from None
+    except OSError as error:
+        raise Failure(f"{data} cannot be made: {error.strerror}.", "Free some space, or name another place.") from None
     owner = data.stat().st_uid
     if owner != os.geteuid():
         raise Failure(
             f"{data} belongs to {show_account(owner)}.", "Start as that account, or use another place: --data DIR."
         )
-    free = shutil.disk_usage(data).free
-    if free < NEEDED_BYTES:
-        raise Failure(f"Only {free // 1024**2} MiB are free for {data}; 1024 MiB are needed.", "Free some space first.")
+
+
+def describe_room(data: Path) -> str:
+    """Return a note where little room is left, or ""."""
+    free = free_bytes(data)
+    if free >= PLENTY_BYTES:
+        return ""
+    return (
+        f"Only {free // 1024**2} MiB are free for {data}. New jobs are refused while the disk is full: free some space."
+    )
 
 
 def check_data(data: Path, *, cluster: bool) -> None:
@@ -94,11 +103,15 @@ def take_lock(data: Path) -> int:
     return descriptor
 
 
-def write_running(data: Path, url: str, children: dict[str, int]) -> None:
-    """Write `running.json` atomically."""
+def write_running(data: Path, url: str, children: dict[str, int]) -> bool:
+    """Write `running.json` atomically. On a full disk the older one stays; return False."""
     fresh = data / "running.json.new"
-    fresh.write_text(json.dumps({"url": url, "pid": os.getpid(), "children": children}))
-    fresh.replace(data / "running.json")
+    try:
+        fresh.write_text(json.dumps({"url": url, "pid": os.getpid(), "children": children}))
+        fresh.replace(data / "running.json")
+    except OSError:
+        return False
+    return True
 
 
 def read_running(data: Path) -> dict:

@@ -23,7 +23,13 @@ from config.embedded.unprivileged import NOBODY
 UNPRIVILEGED = [sys.executable, "-I", "-S", str(Path(__file__).with_name("unprivileged.py"))]
 SOCKET_PATH_LIMIT = 88  # bytes, of 107 for the path (103 on macOS): PostgreSQL appends a name
 NOT_DURABLE = ["fsync=off", "full_page_writes=off", "synchronous_commit=off"]
-OPTIONS = ["listen_addresses=", "unix_socket_permissions=0700", "shared_buffers=64MB", "max_wal_size=256MB"]
+OPTIONS = [
+    "listen_addresses=",
+    "unix_socket_permissions=0700",
+    "shared_buffers=64MB",
+    "max_wal_size=256MB",
+    "restart_after_crash=off",  # the supervisor does; on a full disk, PostgreSQL's own restarts end in one that hangs
+]
 INITDB = ["--auth=trust", "-E", "UTF8", "--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
 
 
@@ -51,15 +57,14 @@ def build_postgres_program(data: Path, run: Path, log: Path, throw_away: bool = 
     )
 
 
-def build_valkey_program(data: Path, run: Path, log: Path, throw_away: bool = False) -> Program:
-    """Return Valkey with data in `data`, its socket in `run`."""
+def build_valkey_program(data: Path, run: Path, log: Path) -> Program:
+    """Return Valkey with its socket in `run`. It writes no file: what it forgets costs seconds, and disks fill up."""
     data.mkdir(parents=True, exist_ok=True, mode=0o700)
     sock = run / "valkey.sock"
-    keep = ["--appendonly", "no"] if throw_away else ["--appendonly", "yes"]
     where = ["--port", "0", "--unixsocket", str(sock), "--unixsocketperm", "700", "--dir", str(data)]
     return Program(
         name="valkey",
-        argv=[valkey_binary(), *where, "--save", "", "--databases", "64", "--daemonize", "no", *keep],
+        argv=[valkey_binary(), *where, "--save", "", "--appendonly", "no", "--databases", "64", "--daemonize", "no"],
         log=log,
         is_ready=lambda pid: valkey_is_ready(sock),
     )

@@ -22,6 +22,7 @@ from types import FrameType
 from urllib.parse import urljoin
 
 from config.embedded import data_dir, slice_build
+from config.embedded.disk_reserve import DiskReserve
 from config.embedded.servers import build_postgres_program, build_valkey_program, create_database
 from config.embedded.supervisor import (
     POLL_S,
@@ -31,7 +32,8 @@ from config.embedded.supervisor import (
     die_with_parent,
     kill_all,
     kill_session,
-    rotate,
+    open_log,
+    say,
     stop_all,
     tail,
 )
@@ -55,7 +57,7 @@ def main(arguments: list[str]) -> int:
     try:
         return platform.run()
     except Stop:
-        print()
+        say("")
         return 0
     except Failure as failure:
         print(failure, file=sys.stderr)
@@ -104,6 +106,8 @@ class Platform:
         self.url = f"http://localhost:{options.port}"
         self.lock: int | None = None
         self.run_dir: Path | None = None
+        self.reserve: DiskReserve | None = None
+        self.running_is_written = True
         self.sockets: list[socket.socket] = []
         self.ssh_sockets: list[socket.socket] = []
         self.servers: list[Child] = []
@@ -160,6 +164,10 @@ class Platform:
         data_dir.open_data(self.data)
         data_dir.check_data(self.data, cluster=self.options.cluster)
         self.lock = data_dir.take_lock(self.data)
+        self.reserve = DiskReserve(self.data)
+        for note in (self.reserve.tend(), data_dir.describe_room(self.data)):
+            if note:
+                say(f"Note: {note}")
         self.sockets = data_dir.listen(self.options.port)
         ssh_port, self.ssh_sockets = data_dir.listen_for_ssh(self.options.port + 1)
         run = self.run_dir = data_dir.open_run(self.data)
@@ -198,7 +206,7 @@ class Platform:
             with step("Building the library that keeps slices of GPU memory, once"):
                 slice_library.build_library(slice_library.library_path(self.data))
         except OSError as error:
-            print(f"  It could not be built: {error}\n  To try again: bin/slice build", flush=True)
+            say(f"  It could not be built: {error}\n  To try again: bin/slice build")
 
     def start_app(self, program: Program) -> None:
         self.apps.append(Child(program))
@@ -226,20 +234,19 @@ class Platform:
         return Program("sender", [*CELERY, *options], self.log_path("sender"), {"TESSERA_ROLE": "worker"})
 
     def build_beat_program(self) -> Program:
-        file = str(self.data / "beat-schedule")
-        return Program("beat", [*CELERY, "beat", "-s", file], self.log_path("beat"), {"TESSERA_ROLE": "beat"})
+        return Program("beat", [*CELERY, "beat"], self.log_path("beat"), {"TESSERA_ROLE": "beat"})
 
     def run_first_run(self) -> str:
         """Set up a new installation, print how to sign in, and return its demo job, if any."""
         demo = ["--demo"] if self.options.demo_once else [] if self.options.no_demo else ["--demo-if-new"]
         told = json.loads(self.manage("first_run", *demo).splitlines()[-1])
         self.end_commands()
-        print(f"\n  Tessera is open: {self.url}")
+        say(f"\n  Tessera is open: {self.url}")
         if told.get("login_link"):
-            print(f"  Sign in once with this link: {urljoin(self.url, told['login_link'])}")
+            say(f"  Sign in once with this link: {urljoin(self.url, told['login_link'])}")
         for note in told.get("notes", []):
-            print(f"  Note: {note}")
-        print("  Ctrl-C stops the platform; running jobs go on.\n", flush=True)
+            say(f"  Note: {note}")
+        say("  Ctrl-C stops the platform; running jobs go on.\n")
         return told.get("demo_job") or ""
 
     def follow(self, job: str) -> int:
@@ -255,7 +262,7 @@ class Platform:
                 raise Failure(f"{job} did not end within {DEMO_LIMIT_S} s.", f"See {self.data / 'logs-of-platform'}.")
             time.sleep(POLL_S)
         if status:
-            print(f"{job} did not succeed. What the platform wrote: {self.data / 'logs-of-platform'}", flush=True)
+            say(f"{job} did not succeed. What the platform wrote: {self.data / 'logs-of-platform'}")
         return status
 
     def start_follower(self) -> subprocess.Popen:
@@ -273,8 +280,11 @@ class Platform:
     def restart_dead(self) -> None:
         started = [child.program.name for child in [*self.servers, *self.apps] if child.restart_if_dead()]
         if started:
-            print(f"Started again: {', '.join(started)}", flush=True)
+            say(f"Started again: {', '.join(started)}")
+        if started or not self.running_is_written:
             self.write_running()
+        if self.reserve and (told := self.reserve.tend()):
+            say(told)
 
     def manage(self, *command: str) -> str:
         """Run a management command. Raises Failure."""
@@ -293,9 +303,7 @@ class Platform:
     def start_command(
         self, *command: str, stdin: int = subprocess.DEVNULL, stdout: int | None = None
     ) -> subprocess.Popen:
-        log = self.log_path("commands")
-        rotate(log)
-        with open(log, "ab") as errors:
+        with open_log(self.log_path("commands")) as errors:
             return subprocess.Popen(
                 [sys.executable, *command],
                 stdin=stdin,
@@ -308,7 +316,9 @@ class Platform:
             )
 
     def write_running(self) -> None:
-        data_dir.write_running(self.data, self.url, {c.program.name: c.pid for c in [*self.servers, *self.apps]})
+        self.running_is_written = data_dir.write_running(
+            self.data, self.url, {c.program.name: c.pid for c in [*self.servers, *self.apps]}
+        )
 
     def log_path(self, name: str) -> Path:
         return self.data / "logs-of-platform" / f"{name}.log"
@@ -333,7 +343,7 @@ class Platform:
                 self.run_dir.rmdir()
 
     def give_up(self, children: list[Child]) -> None:
-        print("\nKilled what was still stopping; running jobs go on.", flush=True)
+        say("\nKilled what was still stopping; running jobs go on.")
         kill_all(children)
         os._exit(130)
 
@@ -363,13 +373,13 @@ def is_live(port: int) -> bool:
 @contextmanager
 def step(what: str) -> Iterator[None]:
     began = time.monotonic()
-    print(f"{what} ... ", end="", flush=True)
+    say(f"{what} ... ", end="")
     try:
         yield
     except BaseException:
-        print("failed" if sys.exc_info()[0] is Failure else "", flush=True)
+        say("failed" if sys.exc_info()[0] is Failure else "")
         raise
-    print(f"{time.monotonic() - began:.1f} s", flush=True)
+    say(f"{time.monotonic() - began:.1f} s")
 
 
 if __name__ == "__main__":

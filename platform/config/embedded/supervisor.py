@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO
 
 from runtimes.local.processes import list_processes
 
@@ -68,8 +69,7 @@ class Child:
     def start(self) -> None:
         program = self.program
         program.before()
-        rotate(program.log)
-        with open(program.log, "ab") as log:
+        with open_log(program.log) as log:
             self.process = subprocess.Popen(
                 program.argv,
                 stdin=subprocess.DEVNULL,
@@ -83,7 +83,7 @@ class Child:
         self.started_at = time.monotonic()
 
     def restart_if_dead(self) -> bool:
-        """Restart the program if it ended; return whether it did."""
+        """Restart the program if it ended; return whether it did. Where that fails, a later call tries again."""
         if self.is_running():
             return False
         now = time.monotonic()
@@ -91,7 +91,11 @@ class Child:
             self._note_end(now)
         if now < self.start_at:
             return False
-        self.start()
+        try:
+            self.start()
+        except OSError:  # such as a full disk
+            self._rest(now)
+            return False
         return True
 
     def _note_end(self, now: float) -> None:
@@ -99,6 +103,9 @@ class Child:
         self.process = None
         if now - self.started_at > SETTLED_AFTER_S:
             self.delay_s = FIRST_DELAY_S
+        self._rest(now)
+
+    def _rest(self, now: float) -> None:
         self.start_at = now + self.delay_s
         self.delay_s = min(self.delay_s * 2, LONGEST_DELAY_S)
 
@@ -159,9 +166,24 @@ def die_with_parent() -> None:
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 
 
+def say(words: str, end: str = "\n") -> None:
+    """Print, where a full disk or a closed pipe may swallow it."""
+    with contextlib.suppress(OSError):
+        print(words, end=end, flush=True)
+
+
+def open_log(log: Path) -> BinaryIO:
+    """Open a log to append to it. On a disk so full that there can be no log, what is written is dropped."""
+    rotate(log)
+    try:
+        return open(log, "ab")
+    except OSError:
+        return open(os.devnull, "ab")
+
+
 def rotate(log: Path) -> None:
     """Keep one old log file; at each start, for crash loops."""
-    with contextlib.suppress(FileNotFoundError):
+    with contextlib.suppress(OSError):
         if log.stat().st_size > LOG_CAP_BYTES:
             log.replace(log.with_suffix(".old.log"))
 

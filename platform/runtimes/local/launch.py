@@ -1,5 +1,6 @@
 """Start a task: check that it can run here, make what it needs, and start its shim."""
 
+import errno
 import math
 import os
 import subprocess
@@ -18,6 +19,8 @@ from runtimes.local.taskdir import TaskDir, list_live_records
 from runtimes.storage.areas import AreaId, ensure_area
 from runtimes.storage.file_lock import hold_file_lock
 
+ROOM_BYTES = 8 * 1024**2
+
 
 def check_spec(spec: TaskSpec, machine: Machine) -> None:
     """Raise Rejected if this machine can never run a task."""
@@ -32,6 +35,13 @@ def check_spec(spec: TaskSpec, machine: Machine) -> None:
         raise Rejected("A job never runs as root: its user has no uid or its team no gid.")
     for mount in spec.mounts:
         _check_mount(mount, machine)
+
+
+def check_room(tasks_dir: Path) -> None:
+    """Raise OSError on a full disk, where a task could not write that it began and would fail for it."""
+    disk = os.statvfs(tasks_dir)
+    if disk.f_bavail * disk.f_frsize < ROOM_BYTES:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(tasks_dir))
 
 
 def _check_mount(mount: Mount, machine: Machine) -> None:

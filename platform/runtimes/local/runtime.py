@@ -18,7 +18,7 @@ from runtimes.contract.runtime import Capabilities
 from runtimes.contract.task import TaskSpec
 from runtimes.local import processes
 from runtimes.local.config import NodeConfig
-from runtimes.local.launch import check_spec, launch_task
+from runtimes.local.launch import check_room, check_spec, launch_task
 from runtimes.local.node.data_locations import DataLocations
 from runtimes.local.node.machine import Machine
 from runtimes.local.task_views import TaskViews, record_end
@@ -51,6 +51,7 @@ class LocalRuntime:
         task = self._task(spec.uuid)
         check_spec(spec, self.machine)
         try:
+            check_room(self.config.tasks_dir)
             task.create()
             if self._ended_mark(spec.uuid).exists():  # after mkdir: `forget` marks first
                 shutil.rmtree(task.path, ignore_errors=True)
@@ -105,8 +106,11 @@ class LocalRuntime:
         if task.read("exit") is None:
             return
         mark = self._ended_mark(uuid)
-        mark.parent.mkdir(mode=0o700, exist_ok=True)
-        mark.touch(mode=0o600)
+        try:
+            mark.parent.mkdir(mode=0o700, exist_ok=True)
+            mark.touch(mode=0o600)
+        except OSError as error:
+            raise Unavailable(f"The end of the task cannot be noted: {error}") from error
         for path in (self.machine.scratch_of(uuid), self.machine.slices.folder_of(uuid)):
             shutil.rmtree(path, ignore_errors=True)
         gone = f"{task.path}.gone"

@@ -22,13 +22,18 @@ class TaskViews:
         self.first_seen: dict[str, float] = {}
 
     def read_view(self, task: TaskDir) -> ContainerView | None:
-        """Return a task's state, None if it is forgotten meanwhile."""
+        """Return a task's state, None if it is forgotten meanwhile. One that cannot be read hides no other."""
         try:
-            ended = task.read("exit")
-            if ended is None and not task.is_locked():
-                ended = self._find_end(task)
+            return self._read_view(task)
         except FileNotFoundError:
             return None
+        except OSError as error:  # such as an end that a full disk does not take
+            return ContainerView(task.uuid, self.config.node_name, "lost", detail=f"Its records: {error.strerror}.")
+
+    def _read_view(self, task: TaskDir) -> ContainerView | None:
+        ended = task.read("exit")
+        if ended is None and not task.is_locked():
+            ended = self._find_end(task)
         started, checkpoint, gpu = (task.read(name) for name in ("started", "checkpoint", "gpu"))
         view = ContainerView(
             task.uuid,

@@ -45,6 +45,7 @@ TITLES_BY_STATUS = {
     422: _("Understood, but not possible"),
     429: _("Too many requests"),
     503: _("A service does not respond"),
+    507: _("No space is left"),
 }
 
 

@@ -80,7 +80,7 @@ class JobsQuery(PageQuery):
 class JobList(ApiView):
     scopes = {"GET": ("jobs:read",), "POST": ("jobs:write",)}
     operations = {"GET": "list_jobs", "POST": "submit_job"}
-    refusals = {"POST": ("409", "422")}
+    refusals = {"POST": ("409", "422", "507")}
     rates = {"POST": ("submits",)}
 
     @extend_schema(parameters=[JobsQuery], responses=list_of(JobShape, "JobPage"))

@@ -113,7 +113,7 @@ class NotebookAction(ApiView):
 
 class NotebookStart(NotebookAction):
     operations = {"POST": "start_notebook"}
-    refusals = {"POST": ("409", "422", "503")}
+    refusals = {"POST": ("409", "422", "503", "507")}
 
     @extend_schema(parameters=[KEY], request=Start, responses=NotebookWhole)
     def post(self, request: Request, notebook_id: str) -> Response:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from django.db import OperationalError, connection
-from psycopg.errors import LockNotAvailable
+from psycopg.errors import DiskFull, LockNotAvailable
 
 from accounts.models import ApiToken, User
 from portal.api.http.problems import as_platform_error
@@ -48,6 +48,18 @@ def test_a_database_that_is_there_and_busy_is_not_called_away():
     busy = OperationalError("canceling statement due to lock timeout")
     busy.__cause__ = LockNotAvailable()
     assert as_platform_error(busy, {}).code == "unavailable"
+
+
+def test_a_full_disk_is_told_as_such_by_the_database_and_before_it(ada, cast, settings):
+    full = OperationalError("could not extend file")
+    full.__cause__ = DiskFull()
+    assert as_platform_error(full, {}).code == "platform_disk_full"
+    key = {"Idempotency_Key": "one"}
+    made = ada.post("jobs", {"run": "true", "pool": "dev"}, **key)
+    settings.TESSERA_DATA, settings.TESSERA_DISK_RESERVE_MIB = "/", 1 << 40
+    body = problem_of(ada.post("jobs", {"run": "true", "pool": "dev"}), 507, "platform_disk_full")
+    assert "What runs goes on" in body["detail"]
+    assert ada.post("jobs", {"run": "true", "pool": "dev"}, **key).json()["id"] == made.json()["id"]
 
 
 @pytest.mark.parametrize("path", ["", "nothing", "jobs/", "jobs/job-1/secrets", "../admin", "jobs/job-1:explode"])

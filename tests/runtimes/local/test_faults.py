@@ -1,5 +1,6 @@
 """What is true after somebody was killed: a task ran at most once, and `exited` means that nothing of it is left."""
 
+import errno
 import os
 import shutil
 import signal
@@ -9,12 +10,15 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
+from pathlib import Path
 
 import pytest
 
-from runtimes.local import orphan_processes, processes
+from runtimes.contract.errors import Unavailable
+from runtimes.local import launch, orphan_processes, processes
 from runtimes.local.node.isolation_probe import SHARED, SOURCES, Isolation, MemoryControl
 from runtimes.local.shim.cgroups import WATCHDOG
+from runtimes.local.taskdir import TaskDir
 from tests.runtimes.worlds import LocalWorld, wait_for
 
 NOTHING = {"isolation": Isolation(SHARED, False, False), "memory": MemoryControl(WATCHDOG)}
@@ -69,6 +73,33 @@ def test_a_task_whose_directory_was_removed_has_ended_when_nothing_of_it_is_left
     wait_for(lambda: not orphan_processes.find_orphan_processes(task))
     world.runtime.stop(spec.uuid, 0, epoch=5)
     assert world.view(spec.uuid).phase == "exited" and world.runs(spec.uuid) == 1
+
+
+def test_a_full_disk_hides_no_other_task_and_starts_none(plain, monkeypatch):
+    one, other = plain.spec("exit 4"), plain.spec("true")
+    plain.runtime.start(one)
+    plain.until(one.uuid, "exited")
+    monkeypatch.setattr(launch, "ROOM_BYTES", 1 << 60)
+    with pytest.raises(Unavailable, match="No space left"):
+        plain.runtime.start(other)
+    assert plain.view(other.uuid) is None
+    monkeypatch.undo()
+    plain.task(other.uuid).create()
+    plain.runtime.config.start_patience_s = 0
+    monkeypatch.setattr(TaskDir, "write", raise_full)
+    assert {view.uuid: view.phase for view in plain.runtime.list_containers()} == {
+        one.uuid: "exited",
+        other.uuid: "lost",
+    }
+    monkeypatch.setattr(Path, "touch", raise_full)
+    with pytest.raises(Unavailable):
+        plain.runtime.forget(one.uuid)
+    monkeypatch.undo()
+    assert plain.view(other.uuid).cause == "start_failed"
+
+
+def raise_full(*_, **__):
+    raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def test_a_killed_worker_changes_nothing(plain):
