@@ -19,7 +19,7 @@ from cli.output.cells import (
     now,
     parse_time,
 )
-from cli.output.plan import format_suggestions
+from cli.output.plan import format_reasons, format_suggestions
 from cli.output.table import Column
 from cli.session import Command, Session, new_commands
 
@@ -115,7 +115,7 @@ def _wait_lines(job: dict, wait: dict | None) -> list[str]:
         lines.append(f"It is held by {job['held_by']}. To let it start: tessera release {job['id']}")
     if start := wait.get("start"):
         lines.append(f"It will start: {start['text']}.")
-    lines += [f"{reason['code']}  {reason['text']}" for reason in wait["reasons"]]
+    lines += format_reasons(wait["reasons"])
     if looked := parse_time(wait["as_of"]):
         lines.append(f"as of {looked.astimezone():%H:%M:%S}")
     return lines

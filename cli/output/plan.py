@@ -12,10 +12,15 @@ def format_plan(plan: dict) -> list[str]:
     refusal = plan["refusal"] or {"hints": []}
     return [
         f"{MARKS.get(plan['outcome'], '?')} {plan['text']}",
-        *_listed("why", (f"{reason['code']}  {reason['text']}" for reason in plan["reasons"])),
+        *_listed("why", format_reasons(plan["reasons"])),
         *format_suggestions(plan),
         *_listed("try", (f"{field_of(hint['pointer'])}: {hint['value']}" for hint in refusal["hints"])),
     ]
+
+
+def format_reasons(reasons: list[dict]) -> list[str]:
+    """Return what holds for the whole job, and indented what follows from it. Codes are in the JSON."""
+    return [f"{'  ' if number else ''}{reason['text']}" for number, reason in enumerate(reasons)]
 
 
 def format_suggestions(answer: dict) -> list[str]:

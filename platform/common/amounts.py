@@ -54,7 +54,7 @@ def show_amount(resource: str, value: Any) -> str:
         return ", ".join(str(item) for item in value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
-    if resource in {"gpu_milli", "gpu_sharing"}:
+    if resource.endswith("gpu_milli") or resource == "gpu_sharing":
         return show_gpu(int(value))
     if resource == "cpu_milli":
         return show_cpu(int(value))

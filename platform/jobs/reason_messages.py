@@ -53,16 +53,28 @@ WAIT_REASONS: dict[str, str | Promise] = {
     "no_fit_now": _(
         "not enough free %(resource)s: %(ask)s needed, %(best)s free on the best node, %(free)s free in total"
     ),
+    "no_fit_now.beside": _(
+        "no node with the GPUs free has enough %(resource)s beside them: %(ask)s needed, %(best)s free on the best"
+    ),
+    "no_fit_now.cards": _(
+        "not enough whole GPUs are free on one node: %(ask)s needed, %(best)s free on the best node, %(free)s in all"
+    ),
+    "no_fit_now.parts": _(
+        "not enough whole GPUs are free on one node: %(ask)s needed, %(best)s free on the best node, %(free)s in all; "
+        "what else is free, %(parts_gpu_milli)s, is parts of cards"
+    ),
+    "no_fit_now.unusable": _("no node that takes work now has a card that suits this job"),
     "no_fit_now.slice": _(
         "no card has enough free memory: the best has %(free_mib)s free, and the slice needs %(need_mib)s"
     ),
     "no_fit_now.shared": _("every card with enough free memory already has its maximum of tasks or compute"),
     "gang_incomplete": _("only %(have)s of %(need)s tasks fit now; all of them must start together"),
+    "gang_incomplete.none": _("not all %(need)s tasks fit now; all of them must start together"),
     "fragmented": _("enough is free in total, but in pieces that are too small"),
     "team_limit": _("the team is at its limit of %(resource)s: %(used)s of %(limit)s used, %(ask)s needed"),
     "user_limit": _("you are at your limit of %(resource)s: %(used)s of %(limit)s used, %(ask)s needed"),
     "rate_policy": _("a person can run at most %(limit)s jobs at once, and %(used)s are running"),
-    "model_unavailable": _("all %(models)s cards are in use or out of service"),
+    "model_unavailable": _("no card of model %(models)s has room for this job now"),
     "start_after": _("the job is retried after %(at)s"),
     "held": _("held by %(who)s"),
     "node_recovering": _("no node is ready; the job is retried as soon as one is"),
@@ -82,7 +94,8 @@ def describe_wait(reason: dict) -> str:
     """Return an entry of Job.wait_reasons as a sentence."""
     code, params = reason["code"], reason.get("params", {})
     template = WAIT_REASONS.get(_variant(code, params), WAIT_REASONS["unexplained"])
-    return str(template) % defaultdict(lambda: gettext("some"), show_params(params))  # old records lack values
+    words = str(template) % defaultdict(lambda: gettext("some"), show_params(params))  # old records lack values
+    return gettext("for one of its tasks: %(words)s") % {"words": words} if "tasks" in params else words
 
 
 def _variant(code: str, params: dict) -> str:
@@ -96,9 +109,22 @@ def _variant(code: str, params: dict) -> str:
         return f"{code}.nodes"
     if code == "reserved_for_larger" and "at" not in params:
         return f"{code}.unknown"
-    if code != "no_fit_now" or "need_mib" not in params:
-        return code
-    return f"{code}.slice" if params["free_mib"] < params["need_mib"] else f"{code}.shared"
+    if code == "gang_incomplete" and params.get("have") == 0:
+        return f"{code}.none"
+    return f"{code}{_bottleneck(params)}" if code == "no_fit_now" else code
+
+
+def _bottleneck(params: dict) -> str:
+    """Return the ending of the template for what is short."""
+    if "need_mib" in params:
+        return ".slice" if params["free_mib"] < params["need_mib"] else ".shared"
+    if "usable" in params:
+        return ".unusable"
+    if "parts_gpu_milli" in params:
+        return ".parts"
+    if params.get("resource") == "gpus":
+        return ".cards"
+    return ".beside" if "beside" in params else ""
 
 
 def describe_end(code: str) -> str:

@@ -41,7 +41,7 @@ SHORT_WORDS = {
     "team_limit": gettext_lazy("the team is at its limit"),
     "user_limit": gettext_lazy("the owner is at a limit"),
     "rate_policy": gettext_lazy("the owner runs as many jobs as allowed"),
-    "model_unavailable": gettext_lazy("all cards of the model are in use or out of service"),
+    "model_unavailable": gettext_lazy("no card of the model has room"),
     "start_after": gettext_lazy("retried later"),
     "held": gettext_lazy("held by someone"),
     "node_recovering": gettext_lazy("no node is ready"),

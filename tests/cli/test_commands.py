@@ -182,7 +182,7 @@ def test_why_says_place_and_reasons(server, tessera):
     lines = tessera("why", "1").stdout.splitlines()
     assert lines[0].startswith("job-1 train has waited ") and lines[0].endswith(", number 2 of 5 in pool dev.")
     assert lines[1] == "It will start: 14:10 to 15:30, likely 14:25."
-    assert lines[2] == "team_limit  the team is at its limit"
+    assert lines[2] == "the team is at its limit"
     assert json.loads(tessera("why", "1", "-o", "json").stdout) == QUEUED["wait"] | start
 
 
@@ -217,14 +217,15 @@ def test_a_plan_submits_nothing_and_sends_no_code(server, tessera, tmp_path):
 
 
 def test_a_plan_that_waits_says_why_and_what_would_help(server, tessera):
-    reasons = [{"code": "no_fit_now", "text": "no room"}]
+    reasons = [{"code": "gang_incomplete", "text": "not all fit"}, {"code": "no_fit_now", "text": "no room"}]
     waits = a_plan("waits", "Waiting: #4 of 7 in train, 14:10 to 15:30", reasons=reasons, levers=[LEVER])
     server.on("POST /jobs:plan", (200, waits))
     done = tessera("run", "--plan", "--", "true")
     assert done.exit_code == 5
     assert done.stdout.splitlines() == [
         "◐ Waiting: #4 of 7 in train, 14:10 to 15:30",
-        "  why     no_fit_now  no room",
+        "  why     not all fit",
+        "            no room",
         "  sooner  pool dev instead of train: now",
     ]
     assert json.loads(tessera("run", "--plan", "-o", "json", "--", "true").stdout) == waits

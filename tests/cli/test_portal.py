@@ -100,7 +100,7 @@ def test_why_names_the_reason(ada, cast):
         wait_reasons=[{"code": "held", "params": {"who": "bob"}}], wait_position=1, wait_of=1
     )
     lines = ada("why", str(job.pk)).stdout.splitlines()
-    assert lines[0].endswith("number 1 of 1 in pool dev.") and lines[1] == "held  held by bob"
+    assert lines[0].endswith("number 1 of 1 in pool dev.") and lines[1] == "held by bob"
     assert json.loads(ada("why", str(job.pk), "-o", "json").stdout)["reasons"][0]["code"] == "held"
 
 

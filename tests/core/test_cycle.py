@@ -163,7 +163,7 @@ def test_no_node_has_enough_cards_though_the_cluster_has():
 
 def test_a_node_short_of_cpu_says_so():
     plan = cycle(world("n1: V100-32GBx2 cores 8 | bob holds 1", wants("ada", "1", cores=8)))
-    numbers = {"resource": "cpu_milli", "free": 7000, "ask": 8000, "best_node": "n1", "best": 7000}
+    numbers = {"resource": "cpu_milli", "free": 7000, "ask": 8000, "best_node": "n1", "best": 7000, "beside": True}
     assert plan.refusals[1] == [Refusal("no_fit_now", numbers)]
 
 

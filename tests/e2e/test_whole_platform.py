@@ -110,7 +110,7 @@ def test_the_queue_tells_another_reason_without_a_reload(stack, page):
     waits = submit(stack, gpu=1, pool="train")
     page.goto(f"{stack.url}/queue/?pool=train")
     row = page.get_by_role("row").filter(has_text=waits)
-    row.get_by_text("no_fit_now").wait_for()
+    row.get_by_text("not enough whole GPUs are free").wait_for()
     here = page.evaluate("performance.timeOrigin")
     stack.api("POST", f"/jobs/{waits}:hold")
     row.get_by_text("held by admin").wait_for()

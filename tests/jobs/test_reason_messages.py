@@ -12,7 +12,7 @@ from jobs.states import REASONS
     [
         (
             {"code": "no_fit_now", "params": {"resource": "gpus", "free": 3, "ask": 2, "best": 1, "best_node": "n1"}},
-            "not enough free GPUs on one node: 2 needed, 1 free on the best node, 3 free in total",
+            "not enough whole GPUs are free on one node: 2 needed, 1 free on the best node, 3 in all",
         ),
         (
             {

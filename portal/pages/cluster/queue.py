@@ -46,11 +46,6 @@ class Line:
     def state_label(self) -> str:
         return str(JobState(self.row.state).label)
 
-    @property
-    def code(self) -> str:
-        """The reason's code, or "" while there is none."""
-        return "" if self.row.reason == "unexplained" else self.row.reason
-
 
 def describe_ask(gpu: str, tasks: int) -> str:
     """Describe equal tasks' request: "4 × (8 × H100)"."""

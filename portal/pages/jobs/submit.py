@@ -147,7 +147,7 @@ def preview(user: User, edited: EditedJob, verdict: Verdict, *, ahead: bool) -> 
     if answer.never:
         return _build_preview("fault", describe_plan(answer), fixes=_add_refusals(answer.never, edited, verdict).fixes)
     draft, waits = cast(Draft, answer.draft), answer.outcome == "waits"
-    more = [capfirst(describe_wait(reason)) for reason in answer.reasons] + list_notes(user, draft)
+    more = [capfirst(describe_wait(reason)) for reason in answer.reasons[:1]] + list_notes(user, draft)
     if waits and not ahead:
         more.append(_("Estimating when it would start, and what would help…"))
     found = _build_preview(

@@ -184,6 +184,16 @@ class JobView:
         return [describe_wait(reason) for reason in self.job.wait_reasons] or [self._no_reason_text]
 
     @property
+    def reason(self) -> str:
+        """Return the sentence that holds for the whole job, or ""."""
+        return next(iter(self.reasons), "")
+
+    @property
+    def further_reasons(self) -> list[str]:
+        """Return what follows from it, such as what one of several tasks is short of."""
+        return self.reasons[1:]
+
+    @property
     def starts(self) -> str:
         """When it is forecast to start, or why nobody can tell, or ""."""
         if not self.is_waiting:

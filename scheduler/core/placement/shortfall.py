@@ -26,18 +26,19 @@ class Shortfall:
 
 
 def explain_shortfall(snapshot: Snapshot, job: WaitingJob, shortfall: Shortfall) -> list[Refusal]:
-    """Return the refusals of a gang that did not fit, most informative first."""
+    """Return the refusals of a gang that did not fit: first of the whole job, then what one task is short of."""
+    need = sum(role.min for role in job.gang)
+    whole_job = [Refusal("gang_incomplete", {"have": shortfall.placed, "need": need})] if need > 1 else []
     if shortfall.placed:
-        need = sum(role.min for role in job.gang)
-        return [Refusal("gang_incomplete", {"have": shortfall.placed, "need": need})]
+        return whole_job
     request = shortfall.failed_request
-    refusals = []
+    refusals = whole_job
     if find_emptying_filter(snapshot, request) == model_unavailable.__name__:
         models = [snapshot.kind_names[kind] for kind in list_kinds(request.kinds)]
         refusals.append(Refusal("model_unavailable", {"models": models}))
     if _is_fragmented(snapshot, request):
         refusals.append(Refusal("fragmented", {}))
-    return [*refusals, _no_fit_refusal(snapshot, request)]
+    return [*refusals, _no_fit_refusal(snapshot, request, need)]
 
 
 def find_emptying_filter(snapshot: Snapshot, request: RequestClass) -> str:
@@ -73,31 +74,45 @@ def find_bottleneck(snapshot: Snapshot, request: RequestClass) -> tuple[str, int
     return "", 0, np.zeros(len(left), dtype=np.int64)
 
 
-def _no_fit_refusal(snapshot: Snapshot, request: RequestClass) -> Refusal:
-    """Build `no_fit_now` with free amounts in all and on the best node."""
+def _no_fit_refusal(snapshot: Snapshot, request: RequestClass, tasks: int) -> Refusal:
+    """Build `no_fit_now` with free amounts in all and on the best node. tasks: of the job; the amounts are one task's.
+
+    usable: 0 if no card in service suits. beside: cards are free there, and this resource is not.
+    """
     resource, amount, has = find_bottleneck(snapshot, request)
     best = int(has.max(initial=0))
     best_node = snapshot.node_name(int(has.argmax())) if best else ""
     params = {"resource": resource, "free": int(has.sum()), "ask": amount, "best_node": best_node, "best": best}
-    if resource == "gpus" and not request.ask.whole:
-        params |= _describe_best_card(snapshot, request)
-    return Refusal("no_fit_now", params)
-
-
-def _describe_best_card(snapshot: Snapshot, request: RequestClass) -> dict:
-    """Describe the card closest to fitting one slice."""
+    if tasks > 1:
+        params["tasks"] = tasks
+    if resource != "gpus":
+        return Refusal("no_fit_now", params | ({"beside": True} if request.ask.gpus else {}))
     gpus = _usable_cards(snapshot, request)
     if not len(gpus):
-        return {
-            "free_mib": 0,
-            "need_mib": min((request.ask.need_mib[kind] for kind in list_kinds(request.kinds)), default=0),
-        }
+        return Refusal("no_fit_now", params | {"usable": 0})
+    if request.ask.whole:
+        parts = _count_parts_milli(snapshot, gpus)
+        return Refusal("no_fit_now", params | ({"parts_gpu_milli": parts} if parts else {}))
+    return Refusal("no_fit_now", params | _describe_best_card(snapshot, request, gpus))
+
+
+def _count_parts_milli(snapshot: Snapshot, gpus: np.ndarray) -> int:
+    """Return what is free of cards that are split now, in thousandths, as pages count it."""
+    split = gpus[(snapshot.gpu_slices[gpus] > 0) & (snapshot.gpu_slices[gpus] < snapshot.gpu_max_slices[gpus])]
+    free = 1000 * snapshot.gpu_free_mib[split] // np.maximum(snapshot.gpu_total_mib[split], 1)
+    return int(np.minimum(free, 10 * snapshot.gpu_free_percent[split]).sum())
+
+
+def _describe_best_card(snapshot: Snapshot, request: RequestClass, gpus: np.ndarray) -> dict:
+    """Describe the card closest to fitting one slice: one with enough memory, where there is any."""
     kind = snapshot.gpu_kind[gpus]
     left_mib = snapshot.gpu_free_mib[gpus] - request.need_mib_by_kind[kind]
-    memory = left_mib / np.maximum(snapshot.gpu_total_mib[gpus], 1)
-    compute = (snapshot.gpu_free_percent[gpus] - request.need_percent_by_kind[kind]) / 100
-    full = snapshot.gpu_slices[gpus] >= snapshot.gpu_max_slices[gpus]
-    gpu = int(gpus[np.lexsort((-np.minimum(memory, compute), full))[0]])
+    if (left_mib >= 0).any():
+        compute = snapshot.gpu_free_percent[gpus] - request.need_percent_by_kind[kind]
+        full = snapshot.gpu_slices[gpus] >= snapshot.gpu_max_slices[gpus]
+        gpu = int(gpus[np.lexsort((-compute, full, left_mib < 0))[0]])
+    else:
+        gpu = int(gpus[left_mib.argmax()])
     kind = int(snapshot.gpu_kind[gpu])
     return {
         "best_node": snapshot.node_name(int(snapshot.gpu_node[gpu])),

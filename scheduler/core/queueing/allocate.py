@@ -255,8 +255,8 @@ def _maintenance_refusals(
         cycle.snapshot.release(result, job)
         refusals = []
     else:
-        first = build_maintenance_refusal(cycle.snapshot, job, closings, cycle.now)
-        refusals = [first, *explain_shortfall(cycle.snapshot, job, result)]
+        # Only this: what would be free without those machines stands beside numbers of what is free now.
+        refusals = [build_maintenance_refusal(cycle.snapshot, job, closings, cycle.now)]
     for task in closed:
         cycle.snapshot.release_task(task)
     return refusals

@@ -256,6 +256,22 @@ def test_a_waiting_job_says_every_reason_and_since_when(cast, look):
     assert "Queue position 3 of 11 in pool train." in page and "Held by bob" in page and "<log-view" not in page
 
 
+def test_what_follows_from_the_first_reason_is_folded_away_and_codes_are_the_api_s(cast, look):
+    job = make.job(cast.ada, gpu="1", pool="train", nodes=3)
+    short = {"resource": "gpus", "free": 0, "ask": 1, "best_node": "", "best": 0, "tasks": 3}
+    reasons = [
+        {"code": "gang_incomplete", "params": {"have": 0, "need": 3}},
+        {"code": "no_fit_now", "params": short},
+    ]
+    Job.objects.filter(pk=job.pk).update(wait_reasons=reasons, wait_position=1, wait_of=1)
+    page = look(cast.ada, f"/j/{job.public_id}/")
+    shown, _, folded = page.partition('<details class="fold" id="further-reasons">')
+    assert "Not all 3 tasks fit now; all of them must start together" in shown
+    assert "For one of its tasks: not enough whole GPUs" in folded and "not enough whole GPUs" not in shown
+    for path in (f"/j/{job.public_id}/", "/jobs/", "/", "/queue/"):
+        assert "no_fit_now" not in (text := look(cast.ada, path)) and "not all 3 tasks fit now" in text.lower()
+
+
 def test_an_elastic_job_says_what_it_may_have_and_then_what_it_has(cast, look):
     job = make.job(cast.ada, nodes="1..3", gpu=0, cpu=1, memory="1GB", pool="dev")
     assert "1 to 3 nodes with CPU only" in look(cast.ada, f"/j/{job.public_id}/")
