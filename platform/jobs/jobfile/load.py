@@ -28,8 +28,8 @@ from jobs.jobfile.description import JOB
 from jobs.jobfile.shapes import Path, pointer_of
 
 MAX_BYTES = 256 * 1024
-MAX_DEPTH = 32
-MAX_NODES = 3_000  # seven roles with all the variables that a role may have; 50 to 70 ms to read
+MAX_DEPTH = 16
+MAX_NODES = 2_000  # five roles with all variables that a role may have; 30 to 40 ms to read
 MAX_SCALAR_BYTES = 64 * 1024
 MAX_DIGITS = 30
 

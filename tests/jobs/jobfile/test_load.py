@@ -1,7 +1,7 @@
 import pytest
 
 from common.errors import InvalidInput
-from jobs.jobfile.load import load_jobfile, load_json, load_with_lines
+from jobs.jobfile.load import MAX_DEPTH, load_jobfile, load_json, load_with_lines
 
 
 def error_of(reader, data):
@@ -53,7 +53,7 @@ def test_json_goes_the_same_way():
         (b'{"name": "\\ud800"}', ("/name", "bad_characters")),
         (b'{"run": "' + b"x" * 70_000 + b'"}', ("/run", "too_long")),
         (b"[" * 100_000, ("", "too_deep")),
-        (b'{"a":' * 40 + b"1" + b"}" * 40, ("/" + "/".join("a" * 32), "too_deep")),
+        (b'{"a":' * 40 + b"1" + b"}" * 40, ("/" + "/".join("a" * MAX_DEPTH), "too_deep")),
         (b'{"a": [' + b"1," * 20_000 + b"1]}", ("", "too_many_nodes")),
         (b'{"a": 1', ("", "json_syntax")),
         (b"", ("", "empty")),
