@@ -1,5 +1,6 @@
 """The ASGI application: Django, Channels' websockets and the gateway to people's apps."""
 
+import asyncio
 import os
 from contextlib import aclosing
 
@@ -28,6 +29,7 @@ async def answer_unknown_socket(scope: Message, receive: Receive, send: Send) ->
     """Answer 404 where there is no websocket; Channels would fail with a trace."""
     await receive()  # "websocket.connect"
     await send_problem(scope, send, NotFound(), "websocket.http.response")
+    await asyncio.sleep(0)  # uvicorn logs a handshake without an end, unless its connection was closed by then
 
 
 unknown_socket = re_path("", answer_unknown_socket)  # type: ignore[arg-type]

@@ -3,9 +3,13 @@
 SOCKETS is the whole truth, as DOORS of test_doors is for addresses. Hosts of people's apps: gateway/test_app_doors.
 """
 
+import asyncio
 import json
+import socket
 
+import aiohttp
 import pytest
+import uvicorn
 from asgiref.sync import sync_to_async
 from channels.auth import AuthMiddlewareStack
 from channels.routing import URLRouter
@@ -16,10 +20,12 @@ from django.utils import timezone
 
 from accounts.models import User
 from config.asgi import portal_application
+from config.http_protocol import BoundedHttp
 from jobs.task_access import derive_task_secret
 from portal.gateway.websocket_urls import websocket_urls as terminal_urls
 from portal.live.websocket_urls import websocket_urls as live_urls
 from tests import make
+from tests.gateway_server import Server
 
 URLS = [*live_urls, *terminal_urls]
 WHO = ("visitor", "stranger", "lead", "suspended", "token", "job token")
@@ -77,11 +83,25 @@ async def test_another_page_gets_no_socket_with_whatever_session(world, origin):
 async def test_a_socket_that_is_nowhere_is_answered_404(world, path):
     for who in ("visitor", "lead"):
         headers = [(b"origin", settings.TESSERA_PUBLIC_URL.encode()), *world.headers[who]]
-        socket = WebsocketCommunicator(portal_application, path, headers=headers)
-        await socket.send_input({"type": "websocket.connect"})
-        start, body = [await socket.receive_output(PATIENCE_S) for _ in range(2)]
+        knock = WebsocketCommunicator(portal_application, path, headers=headers)
+        await knock.send_input({"type": "websocket.connect"})
+        start, body = [await knock.receive_output(PATIENCE_S) for _ in range(2)]
         assert (start["type"], start["status"]) == ("websocket.http.response.start", 404)
         assert json.loads(body["body"])["code"] == "not_found"
+
+
+async def test_uvicorn_answers_a_socket_that_is_nowhere_and_logs_no_error(world, caplog):
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = Server(uvicorn.Config(portal_application, http=BoundedHttp, lifespan="off", log_config=None))
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}/nowhere"
+    async with aiohttp.ClientSession() as session:
+        with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+            await session.ws_connect(url)
+    server.should_exit = server.force_exit = True
+    await serving
+    assert refused.value.status == 404
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 def path_of(pattern, world):
@@ -90,14 +110,14 @@ def path_of(pattern, world):
 
 async def dial(path, headers):
     """ "open", "refused" before it was accepted, or the code with which it was closed."""
-    socket = WebsocketCommunicator(AuthMiddlewareStack(URLRouter(URLS)), path, headers=headers)
-    accepted, _ = await socket.connect(PATIENCE_S)
+    knock = WebsocketCommunicator(AuthMiddlewareStack(URLRouter(URLS)), path, headers=headers)
+    accepted, _ = await knock.connect(PATIENCE_S)
     if not accepted:
         return "refused"
     while True:
-        said = await socket.receive_output(PATIENCE_S)
+        said = await knock.receive_output(PATIENCE_S)
         if said["type"] == "websocket.close":
             return said["code"]
         if "now" in json.loads(said["text"]):
-            await socket.disconnect()
+            await knock.disconnect()
             return "open"

@@ -196,3 +196,4 @@ async def _deny(answer: Answer, send: Send) -> None:
     """Refuse a WebSocket upgrade with an HTTP response (ASGI extension)."""
     await send({"type": "websocket.http.response.start", "status": answer.status, "headers": answer.headers})
     await send({"type": "websocket.http.response.body", "body": answer.body})
+    await asyncio.sleep(0)  # uvicorn logs a handshake without an end, unless its connection was closed by then
