@@ -17,6 +17,7 @@ from events.bus import Actor, EventLine, hint, record, record_all
 from jobs.lifecycle import TaskMove, load_attempt, load_attempts, lock_job, lock_jobs, move_tasks, requeue_job
 from jobs.models import Job, Task
 from jobs.states import JobState, TaskState
+from jobs.submit import list_waiting_jobs
 from quotas.services import admit_waiting_job
 
 MOST_WHY = 200
@@ -91,7 +92,7 @@ def release_job(*, actor: User, job: Job) -> Job:
 @transaction.atomic
 def retry_job(*, actor: User, job: Job) -> Job:
     require(actor, "job.retry", job.team, job.user_id)
-    admit_waiting_job(user=job.user, waiting=Job.objects.waiting().filter(user=job.user))
+    admit_waiting_job(user=job.user, waiting=list_waiting_jobs(job.user))
     job = lock_job(job.pk)
     if not job.is_final:
         raise Conflict("only_ended_jobs", state=job.state.lower())

@@ -10,16 +10,16 @@ from accounts.permissions import require
 from cluster.capacity import default_request, kinds_of_cards
 from cluster.models import Pool
 from common.disk import check_disk
-from common.errors import FieldError, Hint, Impossible, InvalidInput, KeyReused
+from common.errors import FieldError, Hint, Impossible, InvalidInput, KeyReused, QuotaExceeded
 from common.resources import GpuAsk, duration_text, gpu_milli, rank_of, slice_of
 from events.bus import hint, record
 from images.catalogue import pin_image, resolve_alias
 from jobs.idempotency import find_answer, keep_answer
 from jobs.jobfile.spec import JobSpec, RoleSpec, roles_of, to_json
 from jobs.lifecycle import begin_attempt
-from jobs.models import CodePack, Job, JobKind, Priority
+from jobs.models import CodePack, Job, JobKind, JobQuerySet, Priority
 from quotas.models import Quota
-from quotas.services import admit_waiting_job
+from quotas.services import admit_waiting_job, find_full_limit
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def submit_job(
         draft = _with_digest(draft)
     try:
         with transaction.atomic():
-            admit_waiting_job(user=user, waiting=Job.objects.waiting().filter(user=user))
+            admit_waiting_job(user=user, waiting=list_waiting_jobs(user))
             job = _store(draft, kind)
             keep_answer(user=user, key=key, body=body, made=job)
     except KeyReused:  # the same request arrived twice at once
@@ -71,6 +71,16 @@ def submit_job(
             raise
         return Job.objects.with_names().get(pk=done)
     return job
+
+
+def find_submit_refusal(user: User, but: Job | None = None) -> QuotaExceeded | None:
+    """Return what would refuse a submit now; None if the limit of waiting jobs has room. but: not counted."""
+    waiting = list_waiting_jobs(user)
+    return find_full_limit(user, "jobs_waiting", waiting.exclude(pk=but.pk) if but else waiting)
+
+
+def list_waiting_jobs(user: User) -> JobQuerySet:
+    return Job.objects.waiting().filter(user=user)
 
 
 def choose_pool(*, user: User, spec: JobSpec, check: Check, containers: bool) -> Draft:

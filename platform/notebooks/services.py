@@ -35,7 +35,7 @@ from jobs.idempotency import find_answer, keep_answer
 from jobs.jobfile.spec import JobSpec, from_json, to_json
 from jobs.lifecycle import lock_job
 from jobs.models import Job, JobKind
-from jobs.submit import Check, find_team, submit_job
+from jobs.submit import Check, find_submit_refusal, find_team, submit_job
 from notebooks.changes import apply_changes, check_notebook_name
 from notebooks.environment import READY, environment_state
 from notebooks.launch import build_spec
@@ -208,8 +208,9 @@ def create_and_start(*, user: User, check: Check, containers: bool, **settings: 
 
 
 def find_start_refusal(user: User, notebook: Notebook | None = None) -> QuotaExceeded | None:
-    """Return what would refuse a start now, of this notebook or a new one; None if the person's limit has room."""
-    return find_full_limit(user, "notebooks_running", list_other_starts(user, notebook))
+    """Return what would refuse a start now, of this notebook or a new one; None if the person's limits have room."""
+    too_many = find_full_limit(user, "notebooks_running", list_other_starts(user, notebook))
+    return too_many or find_submit_refusal(user, but=notebook.job if notebook else None)
 
 
 def list_other_starts(user: User, notebook: Notebook | None = None) -> NotebookQuerySet:

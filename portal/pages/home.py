@@ -17,8 +17,9 @@ from notebooks.models import Notebook
 from notebooks.presets import Preset
 from portal.pages.cluster.scheduler_pulse import scheduler_late
 from portal.pages.jobs.view_model import JobView, view_jobs
-from portal.pages.notebooks.sizes import FullLimit, Size, find_full_limit, offered_presets
+from portal.pages.notebooks.sizes import Size, offered_presets
 from portal.pages.notebooks.view_model import NotebookView, view_notebooks
+from portal.pages.own_limits import FullLimit, find_full_start_limit
 from portal.pages.request_guards import signed_in
 from portal.partial import render_page
 from portal.wording.resources import describe_gpu
@@ -106,7 +107,7 @@ class Desk:
 
     @cached_property
     def full(self) -> FullLimit | None:
-        return find_full_limit(self.user)
+        return find_full_start_limit(self.user)
 
     # ---- my work ----
 

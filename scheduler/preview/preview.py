@@ -12,7 +12,7 @@ from cluster.models import NodeState
 from common.errors import Impossible, PlatformError
 from jobs.jobfile.spec import JobSpec, from_json
 from jobs.models import Job, JobKind
-from jobs.submit import Draft, build_gang, choose_pool
+from jobs.submit import Draft, build_gang, choose_pool, find_submit_refusal
 from quotas.models import Quota
 from runtimes.contract.runtime import Finding
 from scheduler.core.cycle import run_cycle
@@ -160,7 +160,9 @@ def preview_starts(user: User, specs: Sequence[JobSpec]) -> list[StartPreview]:
 
 
 def plan_job(user: User, spec: JobSpec, *, levers: bool = True) -> PlanAnswer:
-    """Predict a submit. levers: also start and helpful changes. Raise InvalidInput, NotPermitted."""
+    """Predict a submit. levers: also start and helpful changes. Raise InvalidInput, NotPermitted, QuotaExceeded."""
+    if refusal := find_submit_refusal(user):
+        raise refusal
     world = load_world(user_id=user.pk, reads=_reads(user, [spec]))
     try:
         draft = _choose(user, spec, world, runtime_has_containers())

@@ -94,13 +94,14 @@ class JobsPlan(ApiView):
     scopes = {"POST": ("jobs:read",)}
     operations = {"POST": "plan_job"}
     rates = {"POST": ("plans",)}
+    refusals = {"POST": ("409",)}
 
     @extend_schema(
         request=BODY,
         responses=PlanShape,
     )
     def post(self, request: Request) -> Response:
-        """Show what a submit of this job file would bring. `code: .` stands for code not sent yet."""
+        """Show what a submit of this job file would bring; refused where that is refused. `code: .`: not sent yet."""
         kind = media_type(request, JSON, *YAML)
         body = read_body(request, MAX_JSON if kind == JSON else MAX_YAML)
         spec = parse_spec(load_json(body) if kind == JSON else load_jobfile(body))

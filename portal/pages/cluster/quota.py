@@ -16,7 +16,7 @@ from common.resources import show_cpu, show_gpu, show_memory
 from jobs.models import Job
 from jobs.states import JOB_ACTIVE, JobState
 from notebooks.services import list_other_starts
-from portal.pages.notebooks.sizes import find_full_limit
+from portal.pages.own_limits import find_full_start_limit
 from portal.pages.request_guards import signed_in
 from portal.partial import render_page
 from portal.templatetags.amounts import gpu_sum
@@ -137,7 +137,7 @@ def show_quota(request: HttpRequest) -> HttpResponse:
     context = {
         "quotas": quotas,
         "own": user_limit_lines(user),
-        "full": find_full_limit(user),
+        "full": find_full_start_limit(user),
         "answer": describe_quotas([q for q in quotas if q.mine]),
     }
     return render_page(request, "quota/page.html", context, fragment="quota/_live.html")

@@ -21,6 +21,7 @@ from portal.pages.cluster.scheduler_pulse import scheduler_late
 from portal.pages.jobs.history import Happening, history_of
 from portal.pages.jobs.log import LogNote, build_log_note
 from portal.pages.jobs.view_model import JobRights, JobView
+from portal.pages.own_limits import FullLimit, find_full_running_limit
 from portal.wording.image_pulls import task_hint
 from portal.wording.resources import describe_gpu, describe_task_count, show_elapsed, show_gpu_part
 from runtimes.log_store import LogStore
@@ -166,6 +167,11 @@ class JobDetail:
     @cached_property
     def is_scheduler_late(self) -> bool:
         return self.view.is_waiting and scheduler_late()
+
+    @cached_property
+    def full(self) -> FullLimit | None:
+        """Return what holds the reader's limit for which it waits."""
+        return find_full_running_limit(self.view)
 
     # ---- overview ----
 

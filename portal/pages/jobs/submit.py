@@ -31,6 +31,7 @@ from portal.pages.cluster.scheduler_pulse import scheduler_late
 from portal.pages.jobs.form import ASKS, BLANK, values_of, write_first_file
 from portal.pages.jobs.job_editor import EditedJob, Verdict, locate_errors, read_edited_job, validate_edited_job
 from portal.pages.jobs.view_model import find_job
+from portal.pages.own_limits import find_full_submit_limit
 from portal.pages.request_guards import signed_in
 from portal.wording.plans import describe_change, describe_plan, describe_sooner_start
 from portal.wording.resources import describe_roles
@@ -228,6 +229,7 @@ def _show(request: HttpRequest, edited: EditedJob, verdict: Verdict, status: int
         "refused": status != 200,
         "values": values,
         "asks": asks,
+        "full": find_full_submit_limit(request.user),
         "named_ask": find_named_ask(request.user),
         "asks_other": values["gpu"] not in asks,
         "teams": teams_where(request.user, "job.submit"),

@@ -13,7 +13,7 @@ from jobs.jobfile.spec import JobSpec
 from jobs.reason_messages import describe_wait
 from notebooks.models import Notebook
 from notebooks.presets import Preset, list_presets
-from notebooks.services import find_start_refusal, list_other_starts
+from notebooks.services import find_start_refusal
 from portal.wording.errors import describe_error
 from portal.wording.resources import describe_gpu
 from scheduler.preview.preview import StartPreview, preview_starts
@@ -24,7 +24,7 @@ SIZES = ("0", "1/8", "1/4", "1/2", "1", "2")
 
 @dataclass(frozen=True)
 class Size:
-    """limit: what refuses any start now, since the person has as many notebooks as they may."""
+    """limit: what refuses any start now, since a limit of the person is reached."""
 
     gpu: str
     promise: StartPreview
@@ -54,22 +54,6 @@ class Size:
         if self.limit is not None:
             return describe_error(self.limit)
         return describe_wait(self.promise.reasons[0]) if self.promise.reasons else ""
-
-
-@dataclass(frozen=True)
-class FullLimit:
-    """The person's limit of notebooks is reached. holders: each can be stopped."""
-
-    words: str
-    holders: list[Notebook]
-
-
-def find_full_limit(user: User, notebook: Notebook | None = None) -> FullLimit | None:
-    """Return what refuses a start of this notebook, or of a new one."""
-    refusal = find_start_refusal(user, notebook)
-    if refusal is None:
-        return None
-    return FullLimit(describe_error(refusal), list(list_other_starts(user, notebook).with_names()))
 
 
 def sizes_for(

@@ -19,8 +19,9 @@ from notebooks.start_phases import Phase, load_start_phases
 from portal.access.app_links import link_to_notebook
 from portal.pages.cluster.scheduler_pulse import scheduler_late
 from portal.pages.jobs import detail as job_detail
-from portal.pages.notebooks.sizes import SIZES, FullLimit, Size, find_full_limit, sizes_for
+from portal.pages.notebooks.sizes import SIZES, Size, sizes_for
 from portal.pages.notebooks.view_model import NotebookView, find_notebook
+from portal.pages.own_limits import FullLimit, find_full_start_limit
 from portal.pages.request_guards import signed_in
 from portal.partial import render_page, wants_fragment
 from portal.wording.errors import describe_error
@@ -175,7 +176,7 @@ class StartProgressPage:
     @cached_property
     def full(self) -> FullLimit | None:
         """Return what refuses its start, for its owner."""
-        return find_full_limit(self.view.user, self.view.notebook) if self.view.may_start else None
+        return find_full_start_limit(self.view.user, self.view.notebook) if self.view.may_start else None
 
 
 def _show_seconds(seconds: float | None) -> str:

@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from accounts.models import User
-from common.errors import Conflict, Impossible, InvalidInput, PlatformError, Unavailable
+from common.errors import Conflict, Impossible, InvalidInput, PlatformError, QuotaExceeded, Unavailable
 from common.resources import parse_duration
 from notebooks.models import Notebook
 from notebooks.presets import Preset, find_free_name
@@ -31,8 +31,9 @@ from portal.pages.cluster.scheduler_pulse import scheduler_late
 from portal.pages.jobs.form import gpu_of
 from portal.pages.jobs.history import Happening, history_of
 from portal.pages.notebooks.form import NotebookForm, SettingsForm
-from portal.pages.notebooks.sizes import SIZES, FullLimit, Size, find_full_limit, offered_presets, sizes_for
+from portal.pages.notebooks.sizes import SIZES, Size, offered_presets, sizes_for
 from portal.pages.notebooks.view_model import NotebookView, find_notebook, view_notebooks
+from portal.pages.own_limits import FullLimit, find_full_start_limit
 from portal.pages.request_guards import safe_path, signed_in
 from portal.partial import render_page
 from portal.wording.errors import describe_refusal
@@ -210,7 +211,7 @@ class NotebookList:
 
     @cached_property
     def full(self) -> FullLimit | None:
-        return find_full_limit(self.user)
+        return find_full_start_limit(self.user)
 
     @cached_property
     def is_scheduler_late(self) -> bool:
@@ -276,8 +277,8 @@ def _tell(request: HttpRequest, error: PlatformError) -> None:
 
 
 def _shows_itself(error: PlatformError) -> bool:
-    """Whether the page says it while it lasts: JupyterLab is being installed, or too many notebooks run."""
-    return error.code.startswith("notebooks_") or error.params.get("what") == "notebooks_running"
+    """Whether the page says it while it lasts: JupyterLab is being installed, or a limit is reached."""
+    return error.code.startswith("notebooks_") or isinstance(error, QuotaExceeded)
 
 
 def _refuse(request: HttpRequest, notebook: Notebook, words: str) -> HttpResponse:
@@ -298,7 +299,7 @@ def _back(request: HttpRequest, notebook: Notebook) -> HttpResponse:
 def _show_new(request: HttpRequest, form: NotebookForm, gpu: str, status: int = 200) -> HttpResponse:
     sizes = [size for size in sizes_for(request.user) if size.promise.possible]
     typed = "" if gpu in [size.gpu for size in sizes] else gpu
-    context = {"form": form, "sizes": sizes, "gpu": gpu, "typed": typed, "full": find_full_limit(request.user)}
+    context = {"form": form, "sizes": sizes, "gpu": gpu, "typed": typed, "full": find_full_start_limit(request.user)}
     context["named_ask"] = find_named_ask(request.user)
     return render(request, "notebooks/new.html", {**context, "late": scheduler_late()}, status=status)
 

@@ -80,3 +80,12 @@ def test_a_job_that_runs_has_no_levers(ada, cast):
 def test_plans_have_a_limit_of_their_own(ada, settings):
     settings.TESSERA_RATES = {**conf.TESSERA_RATES, "plans": (1, 3600)}
     assert [ada.post("jobs:plan", {"run": "true"}).status_code for _ in range(2)] == [200, 429]
+
+
+def test_a_plan_is_refused_as_the_submit_would_be(ada, cast):
+    make.job(cast.ada, pool="dev")
+    make.limit(cast.ada, jobs_waiting=1)
+    asked = {"run": "true", "pool": "dev"}
+    plan, submit = (ada.post(path, asked) for path in ("jobs:plan", "jobs"))
+    assert plan.status_code == submit.status_code == 409 and plan.json()["code"] == "user_limit"
+    assert plan.json()["detail"] == submit.json()["detail"]

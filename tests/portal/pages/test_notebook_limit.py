@@ -6,7 +6,7 @@ from django.utils import timezone
 from jobs.models import Job
 from notebooks.environment import READY, environment_path
 from notebooks.models import Notebook
-from notebooks.services import create_notebook, start_notebook
+from notebooks.services import create_notebook, find_start_refusal, start_notebook
 from scheduler.models import Lease
 from scheduler.preview.preview import check_possible
 from tests import make
@@ -94,6 +94,39 @@ def test_the_one_that_holds_the_limit_is_not_refused_by_itself(ada, explore):
 def test_a_limit_of_none_names_no_holder(cast, ada):
     make.limit(cast.ada, notebooks_running=0)
     assert "Your limit of notebooks that run at once is 0." in look(ada, "/")
+
+
+def test_the_limit_of_waiting_jobs_forbids_a_start_too(cast, ada):
+    waiting = make.job(cast.ada, name="sweep", gpu="1/4", pool="dev")
+    make.limit(cast.ada, notebooks_running=None, jobs_waiting=1)
+    page = look(ada, "/")
+    assert "at your limit" in page and "starts now" not in page
+    assert f"limit of waiting jobs, 1 of 1: sweep ({waiting.public_id})" in page
+    ada.post("/notebooks/preset", {"gpu": "1/4"})
+    assert not Notebook.objects.exists()
+
+
+def test_a_start_that_waits_itself_may_be_replaced_at_the_limit(cast, explore):
+    make.limit(cast.ada, notebooks_running=1, jobs_waiting=1)
+    assert find_start_refusal(cast.ada, explore) is None
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        {"code": "user_limit", "params": {"resource": "gpu_milli", "used": 250, "limit": 250, "ask": 250}},
+        {"code": "rate_policy", "params": {"used": 1, "limit": 1}},
+    ],
+)
+def test_a_job_that_waits_for_ones_own_limit_shows_what_holds_it(cast, ada, client, reason):
+    running = make.job(cast.ada, name="long", gpu="1/4", pool="dev")
+    make.start(running)
+    waiting = make.job(cast.ada, gpu="1/4", pool="dev")
+    Job.objects.filter(pk=waiting.pk).update(wait_reasons=[reason], wait_position=1, wait_of=1)
+    page = look(ada, f"/j/{waiting.public_id}/")
+    assert "What holds your limit:" in page and f'action="/j/{running.public_id}/stop"' in page
+    client.force_login(cast.bob)
+    assert "What holds your limit:" not in look(client, f"/j/{waiting.public_id}/")
 
 
 def test_the_quota_page_and_the_api_count_notebooks(cast, ada, explore):

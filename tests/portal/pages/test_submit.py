@@ -151,7 +151,16 @@ def test_the_impossible_names_the_field_and_keeps_the_input(cast, post):
 def test_a_limit_of_counts_is_a_conflict_in_words(cast, post):
     UserLimit.objects.create(user=cast.ada, jobs_waiting=0)
     answer = post(cast.ada, **by_form(run="x"))
-    assert answer.status_code == 409 and "Your limit of waiting jobs is 0" in answer.content.decode()
+    assert answer.status_code == 409 and answer.content.decode().count("Your limit of waiting jobs is 0") == 1
+
+
+def test_at_the_limit_of_waiting_jobs_the_form_says_so_before_the_click_with_what_holds_it(cast, page, sync):
+    waiting = make.job(cast.ada, name="sweep", gpu="1/4", pool="dev")
+    make.limit(cast.ada, jobs_waiting=1)
+    text = page(cast.ada).content.decode()
+    said = f"You are at your limit of waiting jobs, 1 of 1: sweep ({waiting.public_id})."
+    assert said in text and f'action="/j/{waiting.public_id}/stop"' in text
+    assert said in sync(cast.ada, **by_yaml("run: x\n"))["preview"]["words"]
 
 
 def test_a_strangers_team_is_unknown(cast, post):
