@@ -122,7 +122,7 @@ def submit_job(world: World, file: dict, user: int, team: int, pool: int) -> Non
     whose = {"team_id": team, "user_id": user, "pool_id": pool, "name": spec.name or ""}
     flags = {"priority": priority, "preemptible": spec.preemptible}
     with transaction.atomic():
-        admit_waiting_job(user=world.person(user), waiting=lambda: 0)
+        admit_waiting_job(user=world.person(user), waiting=Job.objects.waiting().filter(user=user))
         world.db.pause()
         row = world.db.insert(Job, {"spec": to_json(spec), "gang": gang, **whose, **times, **flags})
         job = lifecycle.lock_job(row["id"])
