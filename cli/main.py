@@ -26,6 +26,10 @@ COMMANDS = {
     "retry": ("job_actions", "Queue ended jobs once more."),
     "hold": ("job_actions", "Keep waiting jobs from starting."),
     "release": ("job_actions", "Let held jobs start."),
+    "change": (
+        "job_actions",
+        "Change what a waiting job asks for: gpu, cpu, memory, nodes, pool, time, max_time, preemptible.",
+    ),
     "resize": ("job_actions", "Give the slices of a running job another size."),
     "settle": ("job_actions", "End tasks that their machine does not know any more, as an administrator."),
     "files": ("files", "Your files there, and your teams'."),

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from cli.failures import Failure
+from cli.failures import USAGE, Failure
 from cli.http.credentials import find_server, read_token
 from cli.http.transport import Client, compare_versions
 from cli.output.table import Column, lay_out, terminal_width
@@ -189,3 +189,11 @@ def fail(failure: Failure) -> typer.Exit:
     for line in failure.lines:
         print(plain(line), file=sys.stderr)
     return typer.Exit(failure.exit_code)
+
+
+def split_setting(pair: str) -> tuple[str, str]:
+    """Split KEY=VALUE. Raises Failure."""
+    key, equals, value = pair.partition("=")
+    if not equals or not all(key.split(".")):
+        raise Failure(USAGE, f"{plain(pair)}: write it as KEY=VALUE, such as gpu=1/2")
+    return key, value

@@ -17,6 +17,9 @@ class Api:
     def get(self, path: str, query: dict | None = None, **headers: str):
         return self.client.get(BASE + path, query or {}, headers={**self.headers, **headers})
 
+    def patch(self, path: str, body: object):
+        return self.client.patch(BASE + path, json.dumps(body), content_type="application/json", headers=self.headers)
+
     def post(self, path: str, body: object = b"", type: str = "application/json", **headers: str):
         sent = body if isinstance(body, str | bytes) else json.dumps(body)
         # Django's client sends no Content-Type with an empty body, unless it is told to.

@@ -1,4 +1,4 @@
-"""`stop`, `retry`, `hold`, `release`, `resize` and `settle`."""
+"""`stop`, `retry`, `hold`, `release`, `change`, `resize` and `settle`."""
 
 import time
 from typing import Annotated
@@ -9,7 +9,7 @@ from cli.completing import complete_ended_job_ids, complete_open_job_ids
 from cli.failures import OK, USAGE, WAITS, Failure
 from cli.http.transport import job_path
 from cli.output.cells import ENDED
-from cli.session import Command, Session, fail, new_commands
+from cli.session import Command, Session, fail, new_commands, split_setting
 
 commands = new_commands()
 
@@ -75,6 +75,21 @@ def resize(
         raise fail(Failure(WAITS, f"{job['id']} is still being resized. Look again with: tessera ps {job['id']}"))
 
 
+@commands.command("change", cls=Command)
+def change(
+    ctx: typer.Context,
+    job_id: Annotated[str, typer.Argument(metavar="ID", autocompletion=complete_open_job_ids)],
+    settings: Annotated[list[str], typer.Argument(metavar="KEY=VALUE...", help="As in a job file, such as gpu=1/2.")],
+) -> None:
+    """Change what a waiting job asks for: gpu, cpu, memory, nodes, pool, time, max_time, preemptible.
+
+    It keeps its id and its place in the queue.
+    """
+    changes = {key: _read_value(value) for key, value in map(split_setting, settings)}
+    job = ctx.obj.client().patch(job_path(job_id), changes)
+    ctx.obj.show(job, [job["id"]], [f"{job['id']} is changed: {', '.join(settings)}."])
+
+
 @commands.command("settle", cls=Command)
 def settle(
     ctx: typer.Context,
@@ -88,6 +103,13 @@ def settle(
     """
     job = ctx.obj.client().post(job_path(job_id, ":settle"), {"why": why, **({"task": task} if task else {})})
     ctx.obj.show(job, [job["id"]], [f"{job['id']} ends as soon as its machine has found nothing of it."])
+
+
+def _read_value(text: str) -> object:
+    """Read a value as YAML would: numbers and true or false are no text."""
+    if text.isascii() and text.isdigit():
+        return int(text)
+    return text == "true" if text in ("true", "false") else text
 
 
 def _resizing_tasks(job: dict, state: str, task: str) -> list[dict]:

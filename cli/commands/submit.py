@@ -18,7 +18,7 @@ from cli.http.transport import Client
 from cli.output.plan import EXITS, format_plan
 from cli.output.text import plain
 from cli.pack import PackError, pack
-from cli.session import Command, Output, Session, new_commands
+from cli.session import Command, Output, Session, new_commands, split_setting
 
 commands = new_commands()
 
@@ -125,7 +125,7 @@ def submit(
     within_s = read_duration(timeout)
     client = session.client()
     text = job_file_editor.read_text(_read_job_file(file), file)
-    text = job_file_editor.change(text, [_split_setting(pair) for pair in settings or []])
+    text = job_file_editor.change(text, [split_setting(pair) for pair in settings or []])
     code = job_file_editor.read_key(text, "code")
     is_here = code is not None and (code == "." or code.startswith(("./", "../")))
     if plan:
@@ -198,13 +198,6 @@ def _read_environment(pairs: list[str]) -> dict[str, str]:
             raise Failure(USAGE, f"env.{plain(name)}: it has no value here. Write --env {plain(name)}=VALUE")
         found[name] = value if equals else os.environ[name]
     return found
-
-
-def _split_setting(pair: str) -> tuple[str, str]:
-    key, equals, value = pair.partition("=")
-    if not equals or not all(key.split(".")):
-        raise Failure(USAGE, f"--set {plain(pair)}: write it as KEY=VALUE, such as --set gpu=1/2")
-    return key, value
 
 
 def _read_job_file(file: str) -> bytes:

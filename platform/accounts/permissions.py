@@ -23,6 +23,7 @@ PERMISSIONS: dict[str, frozenset[str]] = {
     "job.resize": frozenset({OWNER, LEAD, ADMIN}),
     "job.settle": frozenset({ADMIN}),
     "job.enter": frozenset({OWNER}),
+    "job.change": frozenset({OWNER}),
     "job.levers": frozenset({OWNER}),
     "notebook.start": frozenset({OWNER}),
     "notebook.change": frozenset({OWNER}),

@@ -108,6 +108,12 @@ ERROR_MESSAGES = {
     "not_running.pending": WAITS_YET,
     "not_running.queued": WAITS_YET,
     "not_running.starting": STARTS_NOW,
+    "nothing_to_change": _("Name what is to change: %(known)s."),
+    "not_changeable": _("“%(key)s” of a waiting job cannot be changed; %(known)s can. Submit a copy instead."),
+    "only_batch_jobs_change": _("A notebook's job cannot be changed. Change the notebook instead."),
+    "only_waiting_jobs_change": _(
+        "Only a waiting job can be changed, and this one has left the queue. Submit a copy instead."
+    ),
     "only_ended_jobs": _("Only a job that has ended can be retried. Stop it first, or wait until it ends."),
     "only_lost_tasks": _(
         "This job has no such lost task, so there is nothing to settle. Stop the job if it is to end."

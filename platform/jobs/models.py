@@ -81,6 +81,7 @@ class Job(models.Model):
     exit_code = models.IntegerField(null=True)
     attempt = models.PositiveSmallIntegerField(default=1)
     retries_left = models.PositiveSmallIntegerField(default=0)
+    revision = models.PositiveIntegerField(default=0, help_text="how often what it asks for was changed")
     stops = models.PositiveSmallIntegerField(default=0, help_text="how often it was stopped for others")
     submitted_at = models.DateTimeField(db_default=Now())
     queued_at = models.DateTimeField(db_default=Now())
@@ -217,7 +218,7 @@ class Task(models.Model):
         help_text="[{uuid, limit_mib, used_mib, peak_mib, refused}] of shared cards, the newest sample",
     )
     resize = models.JSONField(
-        null=True, help_text="the newest wish for another size of its slice (jobs.resizing); null: there was none"
+        null=True, help_text="the newest wish for another size of its slice (jobs.running_slices); null: there was none"
     )
     settled = models.JSONField(null=True, help_text="an administrator's word on a lost task (jobs.control)")
     lost_at = models.DateTimeField(null=True)

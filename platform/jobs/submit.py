@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from django.db import transaction
 
@@ -161,16 +162,10 @@ def _store(draft: Draft, kind: str) -> Job:
         kind=kind,
         team=draft.team,
         user=draft.user,
-        pool=draft.pool,
-        spec=to_json(spec),
-        gang=draft.gang,
         labels=spec.labels,
         priority=Priority[spec.priority.upper()],
-        preemptible=spec.preemptible,
-        time_s=spec.time_s,
-        # Notebooks have their own clock (notebooks.tasks), which can be extended.
-        max_time_s=None if kind == JobKind.INTERACTIVE else spec.max_time_s or draft.pool.default_max_time_s,
         retries_left=spec.retry_times,
+        **build_scheduling_columns(draft, kind),
     )
     who = draft.user.as_actor
     record(job, "submitted", actor=who, params={"pool": draft.pool.name}, new=True)
@@ -181,6 +176,20 @@ def _store(draft: Draft, kind: str) -> Job:
     begin_attempt(job)
     hint("cycle")
     return job
+
+
+def build_scheduling_columns(draft: Draft, kind: str) -> dict[str, Any]:
+    """Return the columns by which a job is scheduled."""
+    spec = draft.spec
+    return {
+        "pool": draft.pool,
+        "spec": to_json(spec),
+        "gang": draft.gang,
+        "preemptible": spec.preemptible,
+        "time_s": spec.time_s,
+        # Notebooks have their own clock (notebooks.tasks), which can be extended.
+        "max_time_s": None if kind == JobKind.INTERACTIVE else spec.max_time_s or draft.pool.default_max_time_s,
+    }
 
 
 def _pools(team: Team, spec: JobSpec) -> list[Pool]:

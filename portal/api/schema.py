@@ -8,6 +8,7 @@ from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.utils import Direction
 from rest_framework import serializers
 
+from jobs.changing import CHANGEABLE
 from jobs.jobfile.schema import job_schema
 from portal.api.http.problems import CONTENT_TYPE
 from portal.api.permissions import AGENT, ANYBODY, scopes_of
@@ -49,6 +50,7 @@ WITH_BODY = ("413", "415")
 
 
 JOB_FILE = {"$ref": "#/components/schemas/JobFile"}
+JOB_CHANGE = {"$ref": "#/components/schemas/JobChange"}
 
 
 class FieldProblem(serializers.Serializer):
@@ -167,7 +169,10 @@ class SessionScheme(OpenApiAuthenticationExtension):
 
 
 def add_job_file(result: dict[str, Any], **_: Any) -> dict[str, Any]:
-    """Add the component that JOB_FILE names: a hook of drf-spectacular, after the one that moves enums."""
-    schemas = {**result["components"]["schemas"], "JobFile": job_schema(yaml=False)}
+    """Add the components that JOB_FILE and JOB_CHANGE name: a hook of drf-spectacular, after that for enums."""
+    whole = job_schema(yaml=False)
+    some = {"type": "object", "properties": {key: whole["properties"][key] for key in CHANGEABLE}}
+    change = some | {"additionalProperties": False, "minProperties": 1}
+    schemas = {**result["components"]["schemas"], "JobFile": whole, "JobChange": change}
     result["components"]["schemas"] = dict(sorted(schemas.items()))
     return result

@@ -24,6 +24,7 @@ urlpatterns = [
     path("j/<str:job_id>/retry", jobs.act_on_job, {"service": retry_job}, name="job_retry"),
     path("j/<str:job_id>/hold", jobs.act_on_job, {"service": hold_job}, name="job_hold"),
     path("j/<str:job_id>/release", jobs.act_on_job, {"service": release_job}, name="job_release"),
+    path("j/<str:job_id>/change", jobs.change, name="job_change"),
     path("j/<str:job_id>/settle", jobs.settle, name="job_settle"),
     path("j/<str:job_id>/resize", jobs.resize, name="job_resize"),
     path("j/<str:job_id>/log/<uuid:task_uuid>", jobs.download_log, name="job_log"),

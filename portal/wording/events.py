@@ -27,6 +27,7 @@ SENTENCES: dict[tuple[str, str], str | Promise] = {
     ("job", "stop_requested"): gettext_lazy("Stop requested"),
     ("job", "resize_requested"): gettext_lazy("Resize to slices of %(gpu)s requested"),
     ("job", "settled"): gettext_lazy("What could no longer be seen of it was settled: %(why)s"),
+    ("job", "changed"): gettext_lazy("Changed while waiting: %(changed)s"),
     ("job", "held"): gettext_lazy("Held: the job keeps its place and does not start"),
     ("job", "released"): gettext_lazy("Released: the job may start again"),
     ("job", "about_to_end"): gettext_lazy("The job is about to reach its time limit"),
@@ -89,6 +90,17 @@ SENTENCES: dict[tuple[str, str], str | Promise] = {
 }
 
 
+def _describe_changes(changes: dict[str, dict]) -> str:
+    return ", ".join(
+        _("%(key)s from %(was)s to %(now)s") % {"key": key, **{name: _or_none(said[name]) for name in ("was", "now")}}
+        for key, said in changes.items()
+    )
+
+
+def _or_none(value: object) -> str:
+    return _("none") if value in (None, "") else str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def describe_event(row: Event, *, alone: bool = False) -> str:
     """Return the sentence in the active language. alone: the job has no other task.
 
@@ -109,6 +121,8 @@ def describe_event(row: Event, *, alone: bool = False) -> str:
     if "to_mib" in row.params:
         params |= {"was": show_memory(row.params.get("from_mib", 0)), "size": show_memory(row.params["to_mib"])}
         params["why"] = describe_resize_refusal(row.params)
+    if "changes" in row.params:
+        params["changed"] = _describe_changes(row.params["changes"])
     if "lost_s" in row.params:
         params["lost"] = show_duration(row.params["lost_s"])
     known = SENTENCES.get((row.kind, f"{about}.{params.get('kind')}"), SENTENCES.get((row.kind, about), row.type))

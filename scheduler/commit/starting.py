@@ -184,6 +184,8 @@ def assign_tasks(steps: Sequence[StartJob], nodes: dict[int, Node], gpus: dict[i
             raise StaleState(kind="job", was=locked.state)
     known = {pk: {task.rank: task for task in tasks} for pk, tasks in load_attempts(jobs).items()}
     of_job = {locked.pk: locked for locked in jobs}
+    if any(of_job[step.job_id].revision != step.revision for step in steps):
+        raise StaleState(kind="job", was="changed")
     for step in steps:
         _fill_gang(step, of_job[step.job_id], known[step.job_id])
     placed = [(known[step.job_id][place.rank], place) for step in steps for place in step.tasks]

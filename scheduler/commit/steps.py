@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from scheduler.core.model.types import Plan, Refusal, TaskPlacement
+from scheduler.core.model.types import Placement, Plan, Refusal, TaskPlacement, WaitingJob
 from scheduler.loading.cache_locations import held_bytes
 from scheduler.loading.snapshots import World
 
@@ -31,11 +31,12 @@ class TaskStart:
 
 @dataclass(frozen=True)
 class StartJob:
-    """whose: (team, user, pool); equal ones share a transaction."""
+    """whose: (team, user, pool); equal ones share a transaction. revision: of what the job asked for when read."""
 
     job_id: int
     tasks: tuple[TaskStart, ...]
     whose: tuple[int, int, int] | None = None
+    revision: int = 0
 
 
 @dataclass(frozen=True)
@@ -61,18 +62,19 @@ Step = StartJob | StopJob | ExplainJobs
 def build_steps(plan: Plan, world: World) -> list[Step]:
     """Return starts, stops, then an explanation."""
     held, starting = held_bytes(world.snapshot), {start.job for start in plan.starts}
-    waiting = world.snapshot.waiting if starting else ()
-    whose = {job.job: (job.team, job.user, job.pool) for job in waiting if job.job in starting}
+    waiting = {job.job: job for job in world.snapshot.waiting if job.job in starting} if starting else {}
     steps: list[Step] = [
-        StartJob(
-            start.job,
-            tuple(_task_start(task, world, held(start.job, task)) for task in start.tasks),
-            whose.get(start.job),
-        )
+        _start_job(start, waiting.get(start.job), tuple(_task_start(t, world, held(start.job, t)) for t in start.tasks))
         for start in plan.starts
     ]
     steps += [StopJob(eviction.job, eviction.reason, eviction.to) for eviction in plan.evictions]
     return [*steps, ExplainJobs(plan.refusals, plan.positions)] if plan.refusals else steps
+
+
+def _start_job(start: Placement, job: WaitingJob | None, tasks: tuple[TaskStart, ...]) -> StartJob:
+    if job is None:
+        return StartJob(start.job, tasks)
+    return StartJob(start.job, tasks, (job.team, job.user, job.pool), job.revision)
 
 
 def _task_start(place: TaskPlacement, world: World, held: int) -> TaskStart:

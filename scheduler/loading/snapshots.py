@@ -229,12 +229,22 @@ class QueuedRow(NamedTuple):
     time_s: int | None
     max_time_s: int | None
     stops: int = 0
+    revision: int = 0
 
 
 def load_queue() -> list[QueuedRow]:
     """Load waiting jobs without a stop request."""
     columns = ("pk", "team_id", "user_id", "pool_id", "priority", seconds("submitted_at"), as_text("gang"))
-    wishes = (is_set("held_at"), seconds("not_before"), "kind", "preemptible", "time_s", "max_time_s", "stops")
+    wishes = (
+        is_set("held_at"),
+        seconds("not_before"),
+        "kind",
+        "preemptible",
+        "time_s",
+        "max_time_s",
+        "stops",
+        "revision",
+    )
     return cached_rows("queue", QueuedRow, *columns, *wishes)
 
 
@@ -332,6 +342,7 @@ def _waiting(job: QueuedRow, gang: tuple[Role, ...], places: ArrayIndex) -> Wait
         limit_s=get_max_time_s(job),
         preemptible=may_be_stopped(job),
         stops=job.stops,
+        revision=job.revision,
     )
 
 

@@ -272,6 +272,15 @@ def test_resize_waits_until_it_is_done(server, tessera, monkeypatch):
     assert (result.exit_code, result.stdout) == (0, "main.0 has 17 GB of GPU 0.\n")
 
 
+def test_change_sends_values_as_a_job_file_has_them(server, tessera):
+    server.on("PATCH /jobs/job-1", (200, {"id": "job-1"}))
+    result = tessera("change", "1", "gpu=1/2", "nodes=2", "preemptible=true", "time=90m")
+    assert result.exit_code == 0 and "job-1 is changed" in result.stdout
+    (request,) = server.of("PATCH /jobs/job-1")
+    assert json.loads(request[3]) == {"gpu": "1/2", "nodes": 2, "preemptible": True, "time": "90m"}
+    assert tessera("change", "1", "gpu").exit_code == 2
+
+
 def test_resize_says_why_not(server, tessera):
     server.on(
         "POST /jobs/job-1:resize", (200, resizing("refused", "8.5 GB", "The card has no room for more right now."))

@@ -12,7 +12,7 @@ from common.locks import lock_rows
 from common.resources import parse_gpu, slice_of
 from events import bus
 from events.bus import Actor
-from jobs import control, lifecycle, resizing
+from jobs import control, lifecycle, running_slices
 from jobs.jobfile.parse import parse_spec
 from jobs.jobfile.spec import to_json
 from jobs.models import Job, Task
@@ -167,7 +167,7 @@ def resize(world: World, job: dict | None = None) -> None:
 
 
 def wish_size(world: World, job_id: int, task_id: int, gpu: str) -> None:
-    """What jobs.resizing writes, with the job locked."""
+    """What jobs.running_slices writes, with the job locked."""
     with transaction.atomic():
         job = lifecycle.lock_job(job_id)
         task = next((task for task in lifecycle.load_attempt(job) if task.pk == task_id), None)
@@ -175,8 +175,8 @@ def wish_size(world: World, job_id: int, task_id: int, gpu: str) -> None:
             raise control.Conflict
         card, ask = task.cards[0], parse_gpu(gpu)
         known = Gpu.objects.get(uuid=card["uuid"])
-        change = resizing.Change(task, known, card, slice_of(ask, known.sellable_mib))
-        Task.objects.filter(pk=task.pk).update(resize=resizing.build_wish(change, ask, "somebody"))
+        change = running_slices.Change(task, known, card, slice_of(ask, known.sellable_mib))
+        Task.objects.filter(pk=task.pk).update(resize=running_slices.build_wish(change, ask, "somebody"))
         bus.record(job, "resize_requested", actor=Actor("somebody"))
 
 

@@ -8,7 +8,7 @@ from django.test.utils import CaptureQueriesContext
 
 from jobs.control import stop_job
 from jobs.models import Task
-from jobs.resizing import resize_job
+from jobs.running_slices import resize_job
 from jobs.states import TaskState
 from runtimes.contract.errors import Rejected, Unavailable
 from runtimes.contract.node import NodeView

@@ -4,7 +4,7 @@ import pytest
 
 from events.models import Event
 from jobs.models import Task
-from jobs.resizing import resize_job
+from jobs.running_slices import resize_job
 from jobs.states import TaskState
 from quotas.models import Holding, Quota
 from runtimes.contract.errors import Rejected, Unavailable

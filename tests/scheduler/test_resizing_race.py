@@ -11,7 +11,7 @@ from django.db import connection
 from django.db.models import Sum
 
 from common.errors import StaleState
-from jobs.resizing import resize_job
+from jobs.running_slices import resize_job
 from quotas.models import Holding
 from scheduler.commit import starting
 from scheduler.lease import acquire

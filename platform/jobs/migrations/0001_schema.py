@@ -82,7 +82,7 @@ class Migration(migrations.Migration):
                 (
                     "resize",
                     models.JSONField(
-                        help_text="the newest wish for another size of its slice (jobs.resizing); null: there was none",
+                        help_text="the newest wish for another size of its slice (jobs.running_slices); null: there was none",
                         null=True,
                     ),
                 ),

@@ -19,7 +19,7 @@ from cluster.agents import (
 from cluster.models import Agent
 from common.errors import NotFound, NotPermitted
 from jobs.log_ingest import MOST_BYTES, Piece, get_log_pace, store_pieces
-from jobs.slice_usage import take_uses
+from jobs.running_slices import take_uses
 from portal.api.authentication import AgentAuthentication, TokenAuthentication
 from portal.api.cluster.agent_shapes import (
     AgentShape,

@@ -12,11 +12,12 @@ from rest_framework.response import Response
 
 from common.errors import NotFound, PlatformError
 from events.models import Event
+from jobs.changing import change_job
 from jobs.control import MOST_WHY, hold_job, release_job, retry_job, settle_job, stop_job, stop_jobs
 from jobs.jobfile.load import load_jobfile, load_json
 from jobs.jobfile.parse import parse_spec
 from jobs.models import Job, JobKind, JobQuerySet, Task
-from jobs.resizing import resize_job
+from jobs.running_slices import resize_job
 from jobs.states import JobState
 from jobs.submit import submit_job
 from portal.api.http.bodies import JSON, MAX_JSON, MAX_YAML, YAML, media_type, read_body, read_json
@@ -35,7 +36,7 @@ from portal.api.http.lists import (
 )
 from portal.api.http.problems import problem
 from portal.api.jobs.shapes import EventShape, JobShape, TaskShape, WaitAnswer, show_start, show_wait
-from portal.api.schema import JOB_FILE, Problem
+from portal.api.schema import JOB_CHANGE, JOB_FILE, Problem
 from portal.api.view import ApiView, read_query
 from scheduler.preview.preview import check_possible
 from scheduler.preview.runtime_capabilities import runtime_has_containers, runtime_resizes
@@ -114,12 +115,25 @@ class JobList(ApiView):
 
 
 class JobDetail(ApiView):
-    scopes = {"GET": ("jobs:read",)}
-    operations = {"GET": "get_job"}
+    scopes = {"GET": ("jobs:read",), "PATCH": ("jobs:write",)}
+    operations = {"GET": "get_job", "PATCH": "change_job"}
+    refusals = {"PATCH": ("409", "422")}
+    rates = {"PATCH": ("submits",)}
 
     @extend_schema(responses=JobShape)
     def get(self, request: Request, job_id: str) -> Response:
         """Show a job with the tasks of its newest attempt."""
+        return Response(JobShape(find_job(request, job_id)).data)
+
+    @extend_schema(request={JSON: JOB_CHANGE}, responses=JobShape)
+    def patch(self, request: Request, job_id: str) -> Response:
+        """Change what a waiting job of one's own asks for: these keys of its file. It keeps its place in the queue, and
+        is left as it is if the changed job could never run.
+        """
+        media_type(request, JSON)
+        job, changes = find_job(request, job_id), load_json(read_body(request, MAX_JSON))
+        can = {"check": check_possible, "containers": runtime_has_containers()}
+        change_job(actor=request.user, job=job, changes=changes, **can)
         return Response(JobShape(find_job(request, job_id)).data)
 
 

@@ -1,6 +1,5 @@
 """API of job plans and of what helps a waiting job. Nothing is stored."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.permissions import require
+from jobs.changing import read_change_value
 from jobs.jobfile.load import load_jobfile, load_json
 from jobs.jobfile.parse import parse_spec
 from jobs.states import JobState
@@ -22,12 +22,6 @@ from portal.api.schema import Problem
 from portal.api.view import ApiView
 from portal.wording.plans import describe_change, describe_plan, describe_sooner_start
 from scheduler.preview.preview import JobForecast, PlanAnswer, PlannedPlacement, Suggestion, forecast_job, plan_job
-
-VALUES: dict[str, Callable[[str], object]] = {
-    "nodes": lambda text: int(text) if text.isdigit() else text,
-    "preemptible": "true".__eq__,
-}
-"""Parsers of job-file values that are not text."""
 
 
 @extend_schema_field(one_of(("starts", "waits", "never")))
@@ -52,7 +46,7 @@ class Anything(serializers.JSONField):
 
 
 class Lever(serializers.Serializer):
-    """A change of one job-file field that lets a new job start sooner than this one. value: to set; was: null if
+    """A change of one job-file field that lets the job start sooner: PATCH it to the job. value: to set; was: null if
     unset. now: it starts in the next cycle.
     """
 
@@ -148,11 +142,10 @@ def show_outlook(outlook: JobForecast) -> dict[str, Any]:
 
 def show_lever(sooner: Suggestion) -> dict[str, Any]:
     change = sooner.change
-    read = VALUES.get(change.field, str)
     return {
         "field": change.field,
-        "value": read(change.value),
-        "was": read(change.was) if change.was else None,
+        "value": read_change_value(change.field, change.value),
+        "was": read_change_value(change.field, change.was) if change.was else None,
         "text": describe_change(sooner),
         "now": sooner.now,
         "start": show_start(sooner.start),

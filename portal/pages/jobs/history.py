@@ -20,6 +20,7 @@ ICONS = {
     "released": ("player-play", ""),
     "resize_requested": ("adjustments", "next"),
     "settled": ("check", "next"),
+    "changed": ("adjustments", ""),
     "resized": ("adjustments", ""),
     "resize_refused": ("adjustments", "idle"),
     "entered": ("terminal-2", ""),

@@ -3,24 +3,23 @@
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from urllib.parse import urlencode
 
-from django.urls import reverse
 from django.utils import timezone
 
 from portal.pages.jobs.view_model import JobView
 from portal.wording.plans import describe_change, describe_sooner_start
-from scheduler.preview.preview import JobForecast, Suggestion, forecast_job
+from scheduler.preview.preview import JobForecast, forecast_job
 
 
 @dataclass(frozen=True)
 class SuggestionRow:
-    """A change, its start time and the form's URL."""
+    """A change, in words and as it is sent, and its start time."""
 
     words: str
     starts: str
     now: bool
-    address: str
+    field: str
+    value: str
 
 
 class StartSuggestions:
@@ -37,7 +36,10 @@ class StartSuggestions:
 
     @cached_property
     def suggestions(self) -> list[SuggestionRow]:
-        return [_build_suggestion_row(one, self.view.id) for one in self._outlook.sooner]
+        return [
+            SuggestionRow(describe_change(one), describe_sooner_start(one), one.now, one.change.field, one.change.value)
+            for one in self._outlook.sooner
+        ]
 
     @cached_property
     def as_of(self) -> datetime:
@@ -51,9 +53,3 @@ class StartSuggestions:
     @cached_property
     def _outlook(self) -> JobForecast:
         return forecast_job(self.view.job) if self.is_offered else JobForecast()
-
-
-def _build_suggestion_row(sooner: Suggestion, job_id: str) -> SuggestionRow:
-    change = sooner.change
-    address = f"{reverse('job_new')}?{urlencode({'from': job_id, change.field: change.value})}"
-    return SuggestionRow(describe_change(sooner), describe_sooner_start(sooner), sooner.now, address)

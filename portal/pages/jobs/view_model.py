@@ -16,7 +16,7 @@ from common.errors import NotFound
 from common.resources import parse_gpu, show_duration, show_place
 from jobs.models import Job, Priority, Task
 from jobs.reason_messages import describe_end, describe_wait
-from jobs.resizing import may_resize
+from jobs.running_slices import may_resize
 from jobs.states import HOLDING, JOB_ACTIVE, JobState
 from portal.wording.image_pulls import job_hint, start_sentence
 from portal.wording.resources import describe_gpu, describe_roles, show_elapsed

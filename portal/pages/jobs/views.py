@@ -15,10 +15,11 @@ from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_POST, require_safe
 
 from accounts.models import User
-from common.errors import Conflict, InvalidInput, NotFound
+from common.errors import Conflict, Impossible, InvalidInput, NotFound
+from jobs.changing import change_job, read_change_value
 from jobs.control import settle_job
 from jobs.models import Job, JobKind, JobQuerySet, Task
-from jobs.resizing import resize_job
+from jobs.running_slices import resize_job
 from jobs.states import JOB_ACTIVE, JobState
 from portal.pages.cluster.scheduler_pulse import scheduler_late
 from portal.pages.jobs.detail import JobDetail, TaskLog, log_store
@@ -29,7 +30,8 @@ from portal.pages.request_guards import safe_path, signed_in
 from portal.partial import render_page
 from portal.wording.errors import describe_refusal
 from scheduler.preview.possible_asks import find_usual_ask
-from scheduler.preview.runtime_capabilities import runtime_resizes
+from scheduler.preview.preview import check_possible
+from scheduler.preview.runtime_capabilities import runtime_has_containers, runtime_resizes
 
 PAGE = 50
 PIECE = 256 * 1024
@@ -85,6 +87,20 @@ def resize(request: HttpRequest, job_id: str) -> HttpResponse:
     try:
         return _do(request, job_id, partial(resize_job, gpu=request.POST.get("gpu", ""), able=runtime_resizes()))
     except (InvalidInput, Conflict) as error:
+        messages.error(request, describe_refusal(error))
+    return _back(request, job_id)
+
+
+@require_POST
+@signed_in
+def change(request: HttpRequest, job_id: str) -> HttpResponse:
+    """Apply a suggestion to a waiting job, with refusals as messages."""
+    field, value = request.POST.get("field", ""), request.POST.get("value", "")
+    changes = {field: read_change_value(field, value)}
+    try:
+        act = partial(change_job, changes=changes, check=check_possible, containers=runtime_has_containers())
+        return _do(request, job_id, act)
+    except (InvalidInput, Impossible, Conflict) as error:
         messages.error(request, describe_refusal(error))
     return _back(request, job_id)
 

@@ -61,7 +61,7 @@ class Role:
 class WaitingJob:
     """A queued job, whose gang starts together or not at all.
 
-    time_s: estimated run time. stops: how often it was preempted.
+    time_s: estimated run time. stops: how often it was preempted. revision: how often what it asks for was changed.
     """
 
     job: int
@@ -77,6 +77,7 @@ class WaitingJob:
     limit_s: float = inf
     preemptible: bool = False
     stops: int = 0
+    revision: int = 0
 
 
 @dataclass(frozen=True, eq=False)

@@ -71,7 +71,7 @@ def test_nobody_has_more_than_twenty(ada, cast):
     for number in range(20):
         make.webhook(cast.ada, name=f"hook {number}")
     refused = ada.post("webhooks", HOOK)
-    assert refused.status_code == 409 and refused.json()["params"] == {"used": 20, "limit": 20}
+    assert refused.status_code == 409 and refused.json()["params"] == {"what": "webhooks", "used": 20, "limit": 20}
 
 
 def test_deliveries_are_listed_and_sent_once_more(ada, eve, cast):

@@ -1,6 +1,7 @@
 """What would let a waiting job start sooner, on its page: asked for later, by its owner only."""
 
 import pytest
+from django.conf import settings
 from django.utils import timezone
 
 from jobs.models import Job
@@ -30,15 +31,36 @@ def look(client):
     return look
 
 
+def apply(client, job, field, value):
+    change = {"field": field, "value": value}
+    return client.post(
+        f"/j/{job.public_id}/change", change, follow=True, headers={"Origin": settings.TESSERA_PUBLIC_URL}
+    )
+
+
 def test_the_page_asks_for_them_and_does_not_work_them_out_itself(waiting, look):
     page = look(waiting.ada, waiting.job)
     assert 'id="levers"' in page and 'hx-trigger="load"' in page and "Pool dev" not in page
 
 
-def test_each_has_its_start_and_a_form_that_is_filled_in(waiting, look):
+def test_each_has_its_start_and_is_applied_by_one_click(waiting, look, client):
     part = look(waiting.ada, waiting.job, "levers")
     assert "Pool dev instead of train" in part and "starts now" in part
-    assert f'href="/jobs/new?from={waiting.job.public_id}&amp;pool=dev"' in part
+    assert 'name="field" value="pool"' in part and 'name="value" value="dev"' in part
+    sent = apply(client, waiting.job, "pool", "dev")
+    assert (
+        sent.redirect_chain == [(f"/j/{waiting.job.public_id}/", 302)]
+        and Job.objects.get(pk=waiting.job.pk).pool == waiting.dev
+    )
+    page = client.get(f"/j/{waiting.job.public_id}/?tab=events").content.decode()
+    assert "Changed while waiting: pool from train to dev" in page
+
+
+def test_what_can_no_longer_be_applied_is_said(waiting, look, client):
+    client.force_login(waiting.ada)
+    for field, value in (("pool", "none"), ("nodes", "9"), ("run", "true")):
+        assert [*apply(client, waiting.job, field, value).context["messages"]]
+    assert Job.objects.get(pk=waiting.job.pk).spec == waiting.job.spec
 
 
 def test_they_are_the_owners(waiting, look):

@@ -1,20 +1,21 @@
-"""Request another GPU slice size for running jobs; scheduler.reconcile.resizing carries it out or refuses.
+"""Slices of running jobs: another size on request, which scheduler.reconcile.resizing gives or refuses, and their use.
 
 Task.resize is {"gpu": "12GB", "by", "serial": counts requests, "uuid": of the card, "memory_mib", "compute_percent",
 "milli": the new size, "open": not done or refused, "before": the old size, "refused": {"kind", "detail"}}.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from django.db import transaction
 from django.db.models import Sum
 
 from accounts.models import User
 from accounts.permissions import require
-from cluster.models import Gpu
+from cluster.models import Agent, Gpu
 from common.errors import Conflict, FieldError, InvalidInput
 from common.resources import GpuAsk, Slice, gpu_milli, parse_gpu, show_memory, slice_of
 from events.bus import hint, record
@@ -165,3 +166,32 @@ def build_wish(change: Change, ask: GpuAsk, by: str) -> dict[str, Any]:
 
 def _name(task: Task) -> str:
     return f"{task.role}.{task.rank}"
+
+
+FIELDS = ("uuid", "limit_mib", "used_mib", "peak_mib", "refused", "watched", "over")
+
+
+def take_uses(agent: Agent, slices: Iterable[Mapping[str, Any]]) -> int:
+    """Store the slice use of tasks on the agent's node. Tasks above their slice are stopped.
+
+    slices: {"task": uuid in hex, "cards": [dict of FIELDS]}.
+    """
+    told = {UUID(one["task"]): one["cards"] for one in slices}
+    tasks = list(
+        Task.objects.holding().filter(uuid__in=told, node__name=agent.node_name).only("cards", "gpu_use", "uuid")
+    )
+    for task in tasks:
+        uses = _uses(task, told[task.uuid])
+        if uses != task.gpu_use:
+            Task.objects.holding().filter(pk=task.pk).update(gpu_use=uses)
+            if any(use["over"] for use in uses):
+                hint("reconcile")
+    return len(tasks)
+
+
+def _uses(task: Task, cards: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Keep `over` once it is set."""
+    own = {card["uuid"] for card in task.cards if not card.get("whole")}
+    before = {use["uuid"]: use.get("over", "") for use in task.gpu_use}
+    kept = ({name: card[name] for name in FIELDS} for card in cards if card["uuid"] in own)
+    return [card | {"over": card["over"] or before.get(card["uuid"], "")} for card in kept]
