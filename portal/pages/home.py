@@ -92,6 +92,11 @@ class Desk:
             return _("You can start now: %(offers)s") % {"offers": " · ".join(offers)}
         if not any(room.models for room in self.rooms):
             return _("There are no GPUs here. Jobs without a GPU can start.")
+        if any(room.free_milli and room.may_milli is not None for room in self.rooms):
+            return _(
+                "GPUs are free, but not within your limits. Jobs that you submit wait in the queue and start "
+                "automatically."
+            )
         return _("No GPU is free for you now. Jobs that you submit wait in the queue and start automatically.")
 
     @cached_property

@@ -57,8 +57,8 @@ def find_full_submit_limit(user: User) -> FullLimit | None:
 
 def find_full_running_limit(view: JobView) -> FullLimit | None:
     """Return what holds the limit of the owner for which a job of the reader's own waits; its reason says which."""
-    owner, codes = view.job.user, {reason["code"] for reason in view.job.wait_reasons}
-    if not view.is_waiting or owner != view.rights.user or not codes & OF_THE_OWNER:
+    owner, said = view.job.user, view.job.wait_reasons[:1]
+    if not view.is_waiting or owner != view.rights.user or not said or said[0]["code"] not in OF_THE_OWNER:
         return None
     return FullLimit("", _hold_by_jobs(Job.objects.filter(user=owner, state__in=JOB_ACTIVE), owner))
 

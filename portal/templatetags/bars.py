@@ -25,6 +25,7 @@ LEGEND = {
     "borrowed": gettext_lazy("Borrowed: can be taken back"),
     "lent": gettext_lazy("Guaranteed, but not free now"),
     "left": gettext_lazy("Within the limit, but not free now"),
+    "spare": gettext_lazy("Left of your own limit"),
 }
 
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from django.db.models import Count, Q
@@ -78,19 +78,21 @@ class Line:
 
     @property
     def segments(self) -> list[Segment]:
-        """The bar's parts in its pool."""
-        return quota_segments(self.used, self.guarantee, self.limit, self.free)
+        """The bar's parts in its pool. Cores and memory without a guarantee come with cards: nobody takes them back."""
+        parts = quota_segments(self.used, self.guarantee, self.limit, self.free)
+        if self.guarantee or self.show is show_gpu:
+            return parts
+        return [
+            replace(part, kind="work", title=str(LEGEND["work"])) if part.kind == "borrowed" else part for part in parts
+        ]
 
     @property
     def own_segments(self) -> list[Segment]:
         """The bar's parts over all pools, used and left of the limit; none without a limit."""
         if self.limit is None:
             return []
-        parts = (
-            ("work", min(self.used, self.limit), LEGEND["work"]),
-            ("left", max(self.limit - self.used, 0), _("Left of the limit")),
-        )
-        return [Segment(kind, share, title=str(words)) for kind, share, words in parts if share]
+        parts = (("work", min(self.used, self.limit)), ("spare", max(self.limit - self.used, 0)))
+        return [Segment(kind, share, title=str(LEGEND[kind])) for kind, share in parts if share]
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,20 @@ def test_a_slice_is_offered_only_as_large_as_the_limit_of_the_team(cast, look):
     assert "You can start now: a slice of up to 8.5 GB in dev<" in look(cast.ada)
 
 
+@pytest.mark.parametrize("limit", [{"gpu_milli": 500}, {"jobs_running": 1}])
+def test_the_first_line_knows_the_limits_of_the_person(cast, look, limit):
+    make.start(make.job(cast.ada, gpu="1/2", pool="dev"))
+    make.limit(cast.ada, **limit)
+    assert "GPUs are free, but not within your limits." in look(cast.ada)
+    assert "You can start now: a slice of up to 17 GB in dev" in look(cast.bob)
+
+
+def test_where_others_hold_all_the_first_line_says_that_none_is_free(cast, look):
+    for pool in ("dev", "train"):
+        make.start(make.job(cast.eve, gpu="1", pool=pool))
+    assert "No GPU is free for you now." in look(cast.ada)
+
+
 def test_a_person_without_a_share_is_told_whom_to_ask(cast, look):
     assert "Ask an admin for quota." in look(make.user("fay", make.team("fresh")))
 

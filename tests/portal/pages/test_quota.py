@@ -2,7 +2,7 @@
 
 import pytest
 
-from common.resources import show_gpu
+from common.resources import show_cpu, show_gpu
 from portal.pages.cluster.quota import Line
 from portal.templatetags.bars import quota_segments
 from quotas.models import Quota, UserLimit
@@ -65,10 +65,15 @@ def test_where_others_hold_the_pool_no_bar_says_free(cast, client, path):
     assert 'title="Free"' not in page and 'title="Within the limit, but not free now"' in page
 
 
+def test_cores_without_a_guarantee_are_in_use_and_not_borrowed():
+    assert [part.kind for part in Line("CPU cores", show_cpu, 4000, 0, 8000, 4000).segments] == ["work", "free"]
+    assert [part.kind for part in Line("GPU", show_gpu, 1000, 0, 2000, 1000).segments] == ["borrowed", "free"]
+
+
 def test_what_is_left_of_my_own_limit_is_not_called_free(cast, look):
     make.limit(cast.ada, gpu_milli=4000)
     page = look(cast.ada).partition("You, in all pools")[2].partition("How to read a bar")[0]
-    assert 'title="Left of the limit"' in page and 'title="Free"' not in page
+    assert 'title="Left of your own limit"' in page and 'title="Free"' not in page
 
 
 def test_what_my_team_holds_is_shown_against_its_quota(cast, look):
