@@ -82,12 +82,15 @@ class FakeWorld(World):
 
 
 class LocalWorld(World):
-    """base/ is open to everybody (as /srv would be), base/data and base/run are the platform's."""
+    """base/ is open to everybody (as /srv would be), base/data and base/run are the platform's.
+
+    It is not in /tmp, since tasks have one of their own.
+    """
 
     node = "here"
 
     def __init__(self, **options):
-        self.base = Path(tempfile.mkdtemp(prefix="tessera-test-"))
+        self.base = Path(tempfile.mkdtemp(prefix="tessera-test-", dir="/var/tmp"))
         self.base.chmod(0o755)
         self.seen = self.base / "seen"  # each job writes a line here when it begins
         self.seen.touch()

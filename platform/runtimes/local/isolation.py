@@ -1,6 +1,7 @@
 """Isolate a job from the platform and other jobs, as far as this kernel allows (see node/isolation_probe.py).
 
-In namespaces a job sees its own processes, and the platform's directories as empty. Few imports, for the shim.
+In namespaces a job sees its own processes, a /tmp and /dev/shm of its own, of /dev only what is harmless, and the
+platform's directories as empty. Few imports, for the shim.
 """
 
 import ctypes
@@ -8,6 +9,7 @@ import os
 import pwd
 import resource
 import signal
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -19,6 +21,11 @@ MS_REMOUNT, MS_NOATIME, MS_NODIRATIME, MS_BIND = 32, 1024, 2048, 4096
 MS_REC, MS_PRIVATE, MS_RELATIME = 1 << 14, 1 << 18, 1 << 21
 ST_RELATIME = 4096
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 36, 38
+
+DEVICES_KEPT_BACK = frozenset({"cuse", "fuse", "kvm", "vhost-net", "vhost-vsock", "vsock"})
+"""With which a program makes file systems, networks or machines of its own, where their modes let everybody."""
+DEVICE_FOLDERS = ("dri", "hugepages", "infiniband", "mqueue", "nvidia", "pts")
+"""First letters of those that tasks see. /dev/net, with the tunnels, is none of them."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -78,11 +85,56 @@ def name_account(copy: str, uid: int, gid: int, name: str, home: str, shell: str
     _mount(copy, "/etc/passwd", None, MS_BIND)
 
 
+def give_own_places(tmp: int, shm_mib: int, uid: int | None) -> None:
+    """After `unshare_mounts`, before `hide_paths`, cover /tmp, /dev and /dev/shm; closes `tmp`, the new /tmp.
+
+    shm_mib: size of the new /dev/shm, 0 to keep the machine's. uid: the job's, None for our own.
+    """
+    _cover_devices(shm_mib, uid)
+    _mount(f"/proc/self/fd/{tmp}", "/tmp", None, MS_BIND)
+    on_top = os.open("/tmp", os.O_PATH | os.O_CLOEXEC)
+    _set_flags(on_top, read_only=False)
+    os.close(on_top)
+    os.close(tmp)
+
+
+def _cover_devices(shm_mib: int, uid: int | None) -> None:
+    devices = os.open("/dev", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    old, flags = f"/proc/self/fd/{devices}", MS_NOSUID | MS_NOEXEC
+    _mount("tmpfs", "/dev", "tmpfs", flags, "size=64k,mode=0755")
+    for name in sorted(os.listdir(old)):
+        there, here = f"{old}/{name}", f"/dev/{name}"
+        mode = os.lstat(there).st_mode
+        if stat.S_ISLNK(mode):
+            os.symlink(os.readlink(there), here)
+        elif stat.S_ISDIR(mode) and name.startswith(DEVICE_FOLDERS):
+            os.mkdir(here)
+            _mount(there, here, None, MS_BIND | MS_REC)
+        elif stat.S_ISCHR(mode) and name not in DEVICES_KEPT_BACK and _may_use(there, mode, uid):
+            os.close(os.open(here, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            _mount(there, here, None, MS_BIND)
+    os.mkdir("/dev/shm")
+    if shm_mib:
+        _mount("tmpfs", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, f"size={shm_mib}m,mode=1777")
+    else:
+        _mount(f"{old}/shm", "/dev/shm", None, MS_BIND)
+    _mount("tmpfs", "/dev", None, MS_REMOUNT | MS_RDONLY | flags, "size=64k,mode=0755")
+    os.close(devices)
+
+
+def _may_use(path: str, mode: int, uid: int | None) -> bool:
+    """Return whether a job may use a device: one with an account of its own is in no group."""
+    return os.access(path, os.R_OK | os.W_OK) if uid is None else mode & 0o006 == 0o006
+
+
 def hide_paths(paths: list[str], binds: list[tuple[int, str, str, bool]]) -> None:
     """After `unshare_mounts`, as init, hide paths and mount binds; closes descriptors.
 
     binds: (open directory; directory to create in a hidden path; existing path beneath it, or ""; read-only).
     """
+    for path in paths:
+        if any(f"{base}/".startswith(f"{path}/") for _, base, _, _ in binds):
+            os.makedirs(path, mode=0o711, exist_ok=True)  # it was in the machine's /tmp
     for path in sorted(paths):
         if os.path.isdir(path):
             _mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV, "size=64k,mode=0711")
@@ -160,6 +212,7 @@ def probe_namespaces(scratch: str, run_dir: str, uid: str) -> None:
             seen_at = os.path.join(run_dir, "task")
             unshare_mounts()
             own = os.open(scratch, os.O_PATH | os.O_DIRECTORY)
+            give_own_places(os.dup(own), 1, int(uid) if uid else None)
             hide_paths([os.path.dirname(scratch), run_dir], [(own, seen_at, "", False)])
             drop_privileges(int(uid) if uid else None, int(uid) if uid else None)
             os.chdir(seen_at)

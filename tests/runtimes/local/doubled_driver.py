@@ -37,7 +37,7 @@ def doubled_driver(*, library: bool = True) -> Iterator[DoubledDriver]:
     """library: whether ours is built as well. Skips where nothing can be built."""
     if not slice_library.can_build():
         pytest.skip(NO_COMPILER)
-    root = Path(tempfile.mkdtemp(prefix="tessera-doubled-"))
+    root = Path(tempfile.mkdtemp(prefix="tessera-doubled-", dir="/var/tmp"))
     root.chmod(0o755)
     try:
         built = build_once()

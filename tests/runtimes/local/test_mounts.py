@@ -171,3 +171,22 @@ def test_the_platforms_own_environment_wins_and_ports_are_told_by_name(world):
         **spec,
     )
     assert log == "theirs theirs 23456 23456\n"
+
+
+def test_tmp_and_shared_memory_are_the_tasks_own(apart, tmp_path):
+    mark = f"tessera-{os.getpid()}-of-one"
+    said(apart, f"echo mine > /tmp/{mark}; echo mine > /dev/shm/{mark}")
+    assert not os.path.exists(f"/tmp/{mark}") and not os.path.exists(f"/dev/shm/{mark}")
+    look = f"ls -A /tmp /dev/shm $TMPDIR; test -e {tmp_path} || echo no file of the machine; stat -c %a /tmp"
+    log = said(apart, f"{look}; df -m --output=size /dev/shm", memory_mib=96)
+    assert mark not in log and log.split("\n")[-5:-3] == ["no file of the machine", "1777"]
+    assert log.split()[-1] == "96"  # no more than its memory, of which it is a part
+
+
+def test_a_task_sees_the_devices_that_programs_need_and_none_to_make_networks_or_file_systems(apart):
+    need = "null zero full random urandom tty ptmx pts shm fd stdin stdout stderr"
+    use = "head -c 3 /dev/zero | wc -c; echo x 2> /dev/null > /dev/full || echo full"
+    assert said(apart, f"cd /dev; ls -d {need} > /dev/null; {use}") == "3\nfull\n"
+    log = said(apart, "ls -A /dev; cat /dev/net/tun /dev/fuse 2>&1; touch /dev/x 2>&1; :")
+    assert not {"net", "fuse", "kvm", "vsock", "kmsg", "autofs", "sda", "vda", "mem"} & set(log.split())
+    assert log.count("No such file or directory") == 2 and "/dev/x" in log

@@ -30,8 +30,9 @@ def become_job(plan: dict, go: int, out: int, report: int) -> None:
             if plan["uid"] is not None:
                 copy = os.path.join(os.path.dirname(plan["scratch"]), "passwd")
                 isolation.name_account(copy, plan["uid"], plan["gid"], *plan["account"])
-            libraries = mounts.open_slice_files(plan)
-            isolation.hide_paths(plan["hide"], mounts.open_sources(plan))
+            libraries, sources = mounts.open_slice_files(plan), mounts.open_sources(plan)
+            isolation.give_own_places(mounts.open_tmp(plan), plan["shm_mib"], plan["uid"])
+            isolation.hide_paths(plan["hide"], sources)
             mounts.mount_slice_files(libraries)
             write_record(report, ready=True)
             _lead_namespace(plan, out, report)

@@ -42,6 +42,7 @@ def make_scratch(plan: dict) -> None:
         with open(path, "w") as file:
             file.write(text)
         os.chmod(path, 0o700 if text.startswith("#!") else 0o600)
+    os.chmod(os.path.join(scratch, "tmp"), 0o1777)  # noqa: S103 - as programs expect it of /tmp; scratch is closed
     for path in made if uid is not None else ():
         os.chown(path, uid, gid)
 
@@ -59,6 +60,11 @@ def open_sources(plan: dict) -> list[tuple[int, str, str, bool]]:
             raise OSError(f"{bind['source']} was changed while the task started.")
         found.append((fd, bind["base"], bind["below"], bind["read_only"]))
     return found
+
+
+def open_tmp(plan: dict) -> int:
+    """Return the task's own /tmp, opened."""
+    return os.open(os.path.join(plan["scratch"], "tmp"), FOLDER | os.O_NOFOLLOW | os.O_CLOEXEC)
 
 
 def in_home(path: str, home: str) -> str:
