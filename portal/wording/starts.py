@@ -47,8 +47,8 @@ def describe_start(told: StoredForecast | None, now: datetime | None = None) -> 
 def describe_unknown_start(pool: Pool) -> str:
     """Say why no start can be forecast, and what would change that."""
     return _(
-        "not known yet: jobs without a `time` run in %(pool)s, and fewer than %(n)s such jobs have ended to tell how "
-        "long they take"
+        "When it starts is not known yet: jobs without a `time` run in %(pool)s, and fewer than %(n)s such jobs have "
+        "ended to tell how long they take."
     ) % {"pool": pool.name, "n": LEAST_UNTIMED}
 
 

@@ -195,11 +195,14 @@ class JobView:
 
     @property
     def starts(self) -> str:
-        """When it is forecast to start, or why nobody can tell, or ""."""
-        if not self.is_waiting:
-            return ""
-        known = describe_start(load_forecasts([self.job]).get(self.job.pk))
-        return known or (describe_unknown_start(self.job.pool) if lacks_run_times(self.job.pool_id) else "")
+        """When it is forecast to start, or ""."""
+        return describe_start(load_forecasts([self.job]).get(self.job.pk)) if self.is_waiting else ""
+
+    @property
+    def why_start_unknown(self) -> str:
+        """Why nobody can tell when it will start, or ""."""
+        unknown = self.is_waiting and not self.starts and lacks_run_times(self.job.pool_id)
+        return describe_unknown_start(self.job.pool) if unknown else ""
 
     @property
     def is_unexplained(self) -> bool:
