@@ -1,5 +1,6 @@
 """Error pages, and messages for htmx. config.urls names the handlers."""
 
+import errno
 import sys
 from urllib.parse import urlsplit
 
@@ -18,6 +19,7 @@ from portal.wording.errors import describe_error
 PAGES = {403: "403.html", 404: "404.html"}
 DATABASE_ERRORS = OperationalError, InterfaceError
 DISK_FULL = "53100"
+FULL = errno.ENOSPC, errno.EDQUOT
 ITS_ANSWERS = ("25", "40", "55", "57014")
 """Prefixes of PostgreSQL codes that a running server answers with, such as a lock timeout."""
 
@@ -35,8 +37,12 @@ def show_failure(request: HttpRequest, error: PlatformError) -> HttpResponse:
     return response
 
 
-def refusal_of_database(error: Exception) -> Unavailable:
-    """Map one of DATABASE_ERRORS by its code (PostgreSQL, Appendix A)."""
+def find_outage(error: BaseException | None) -> Unavailable | None:
+    """Map one of DATABASE_ERRORS by its code (PostgreSQL, Appendix A), and what a full disk did not take, or None."""
+    if isinstance(error, OSError) and error.errno in FULL:
+        return DiskFull()
+    if not isinstance(error, DATABASE_ERRORS):
+        return None
     told = getattr(error.__cause__, "sqlstate", None) or ""
     if told == DISK_FULL:
         return DiskFull()
@@ -59,9 +65,9 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    """Django's handler500, also for database errors in middleware."""
+    """Django's handler500, also for a database that is away in middleware, and a full disk."""
     found = sys.exception()
-    error = refusal_of_database(found) if isinstance(found, DATABASE_ERRORS) else PlatformError()
+    error = find_outage(found) or PlatformError()
     with translation.override(translation.get_language_from_request(request)):  # the user may be unreadable
         if isinstance(error, Unavailable):
             return show_failure(request, error)

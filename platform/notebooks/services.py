@@ -15,6 +15,7 @@ from django.db.models.functions import Now
 
 from accounts.models import Team, User
 from accounts.permissions import require
+from common.disk import check_disk
 from common.errors import (
     ChangedMeanwhile,
     Conflict,
@@ -65,10 +66,11 @@ def create_notebook(
 ) -> Notebook:
     """Create a notebook. gpu: as in a job file. hours: limit of each start. key, body: see jobs.idempotency.
 
-    Raises InvalidInput, NameTaken, NotPermitted, KeyReused.
+    Raises InvalidInput, NameTaken, NotPermitted, KeyReused, DiskFull.
     """
     if (done := find_answer(user=user, key=key, body=body)) is not None:
         return Notebook.objects.with_names().get(pk=done)
+    check_disk()
     in_team = find_team(user, team)
     require(user, "job.submit", in_team)
     base = JobSpec(run="", name="", team=in_team.name, retry_times=0)

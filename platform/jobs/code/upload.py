@@ -9,12 +9,14 @@ from pathlib import Path
 from django.conf import settings
 
 from accounts.models import User
+from common.disk import check_disk
 from jobs.code.archive import store_code
 from jobs.models import CodePack
 
 
 def keep_code(*, user: User, pieces: Iterable[bytes]) -> CodePack:
-    """Store a tar.gz that `user` may then name. Raises InvalidInput at ``/code``."""
+    """Store a tar.gz that `user` may then name. Raises InvalidInput at ``/code``, DiskFull."""
+    check_disk()
     info = store_code(pieces, Path(settings.TESSERA_CODE))
     kept, _made = CodePack.objects.get_or_create(
         user=user, digest=info.digest, defaults={"files": info.files, "bytes": info.bytes}

@@ -18,7 +18,7 @@ from common.errors import (
     TooManyRequests,
 )
 from jobs.jobfile.value_hints import suggest_values
-from portal.error_pages import DATABASE_ERRORS, refusal_of_database
+from portal.error_pages import find_outage
 from portal.wording.errors import describe_error, describe_field_error
 
 CONTENT_TYPE = "application/problem+json"
@@ -131,9 +131,7 @@ def as_platform_error(exc: Exception, context: dict) -> PlatformError | None:
         return TooLarge()
     if isinstance(exc, SuspiciousOperation | BadRequest | UnreadablePostError):
         return InvalidInput([], code="bad_request")
-    if isinstance(exc, DATABASE_ERRORS):
-        return refusal_of_database(exc)
-    return None
+    return find_outage(exc)
 
 
 def _of_framework(exc: exceptions.APIException, context: dict) -> PlatformError | None:

@@ -25,6 +25,7 @@ class CodeShape(serializers.Serializer):
 class CodeUpload(ApiView):
     scopes = {"POST": ("jobs:write",)}
     operations = {"POST": "upload_code"}
+    refusals = {"POST": ("507",)}
 
     @extend_schema(request={GZIP: OpenApiTypes.BINARY}, responses={201: OpenApiResponse(CodeShape)})
     def post(self, request: Request) -> Response:

@@ -60,7 +60,7 @@ class NotebooksQuery(PageQuery):
 class NotebookList(ApiView):
     scopes = {"GET": READ, "POST": WRITE}
     operations = {"GET": "list_notebooks", "POST": "create_notebook"}
-    refusals = {"POST": ("409", "422")}
+    refusals = {"POST": ("409", "422", "507")}
 
     @extend_schema(parameters=[NotebooksQuery], responses=list_of(NotebookShape, "NotebookPage"))
     def get(self, request: Request) -> Response:

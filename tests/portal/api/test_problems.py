@@ -1,5 +1,6 @@
 """Every refusal is problem+json, names the place and the remedy, and none is a 5xx."""
 
+import errno
 import re
 from pathlib import Path
 
@@ -53,12 +54,16 @@ def test_a_database_that_is_there_and_busy_is_not_called_away():
 def test_a_full_disk_is_told_as_such_by_the_database_and_before_it(ada, cast, settings):
     full = OperationalError("could not extend file")
     full.__cause__ = DiskFull()
-    assert as_platform_error(full, {}).code == "platform_disk_full"
+    for error in (full, OSError(errno.ENOSPC, "No space left on device"), OSError(errno.EDQUOT, "Quota exceeded")):
+        assert as_platform_error(error, {}).code == "platform_disk_full"
+    assert as_platform_error(OSError(errno.EIO, "Input/output error"), {}) is None
     key = {"Idempotency_Key": "one"}
     made = ada.post("jobs", {"run": "true", "pool": "dev"}, **key)
     settings.TESSERA_DATA, settings.TESSERA_DISK_RESERVE_MIB = "/", 1 << 40
     body = problem_of(ada.post("jobs", {"run": "true", "pool": "dev"}), 507, "platform_disk_full")
     assert "What runs goes on" in body["detail"]
+    problem_of(ada.post("notebooks", {"name": "explore", "gpu": "1/4"}), 507, "platform_disk_full")
+    problem_of(ada.post("code", b"packed", type="application/gzip"), 507, "platform_disk_full")
     assert ada.post("jobs", {"run": "true", "pool": "dev"}, **key).json()["id"] == made.json()["id"]
 
 
