@@ -73,7 +73,7 @@ def why(
         job = client.get(job_path(job_id))
         waits = session.wants_data or job["state"] == "queued"
         wait = client.get(job_path(job_id, "/wait")) if waits else None
-        levers = [] if watch or session.wants_data or job["state"] != "queued" else _load_suggestions(client, job_id)
+        levers = [] if watch or session.wants_data or job["state"] != "queued" else _load_suggestions(client, job["id"])
         session.show(wait, [job["id"]], _wait_lines(job, wait) + levers)
         return job["state"] != "queued"
 
@@ -123,9 +123,15 @@ def _wait_lines(job: dict, wait: dict | None) -> list[str]:
 
 def _load_suggestions(client: Client, job_id: str) -> list[str]:
     try:
-        return format_suggestions(client.get(job_path(job_id, "/levers")))
+        answer = client.get(job_path(job_id, "/levers"))
     except Refused:
         return []
+    return [*format_suggestions(answer), *(_describe_change(job_id, lever) for lever in answer["levers"][:1])]
+
+
+def _describe_change(job_id: str, lever: dict) -> str:
+    value = str(lever["value"]).lower() if isinstance(lever["value"], bool) else lever["value"]
+    return f"To make the first change: tessera change {job_id} {lever['field']}={value}"
 
 
 def _unless_none(text: str) -> list[str]:

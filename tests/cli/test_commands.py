@@ -186,7 +186,7 @@ def test_why_says_place_and_reasons(server, tessera):
     assert json.loads(tessera("why", "1", "-o", "json").stdout) == QUEUED["wait"] | start
 
 
-LEVER = {"text": "pool dev instead of train", "start_text": "now"}
+LEVER = {"field": "pool", "value": "dev", "text": "pool dev instead of train", "start_text": "now"}
 
 
 def test_why_says_what_would_help_and_does_not_while_it_watches(server, tessera, monkeypatch):
@@ -194,9 +194,10 @@ def test_why_says_what_would_help_and_does_not_while_it_watches(server, tessera,
     server.on("GET /jobs/job-1", (200, QUEUED), (200, QUEUED), (200, a_job()))
     server.on("GET /jobs/job-1/wait", (200, QUEUED["wait"] | {"start": None}))
     server.on("GET /jobs/job-1/levers", (200, {"start": None, "levers": [LEVER, LEVER], "whole": True}))
-    assert tessera("why", "1").stdout.splitlines()[-2:] == [
+    assert tessera("why", "1").stdout.splitlines()[-3:] == [
         "  sooner  pool dev instead of train: now",
         "          pool dev instead of train: now",
+        "To make the first change: tessera change job-1 pool=dev",
     ]
     assert "sooner" not in tessera("why", "1", "--watch").stdout
 
