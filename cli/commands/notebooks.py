@@ -67,7 +67,8 @@ def start(
     except Failure as failure:
         if failure.exit_code != NOT_FOUND or name.startswith("nb-"):
             raise
-        one = client.post("/notebooks", {"name": name, "gpu": gpu or "0"}, key=str(uuid4()))
+        wanted = {"name": name, "gpu": gpu or "0", "start": True}  # a start that is refused leaves none behind
+        one, gpu = client.post("/notebooks", wanted, key=str(uuid4())), None
     ask = partial(client.post, _path(one, ":start"), {"gpu": gpu} if gpu else {}, key=str(uuid4()))
     one = _wait_until_ready(session, client, one, ask, within_s) if wait else _start_now(ask)
     _show(session, one)

@@ -198,12 +198,17 @@ def start_notebook(
 
 
 @transaction.atomic
-def create_and_start(*, user: User, check: Check, containers: bool, **settings: Any) -> Notebook:
+def create_and_start(
+    *, user: User, check: Check, containers: bool, key: str = "", body: bytes = b"", **settings: Any
+) -> Notebook:
     """Create a notebook and start it; a start that is refused leaves none behind.
 
     While JupyterLab is being installed it is only created: its page starts it afterwards. settings: of create_notebook.
+    key, body: see jobs.idempotency.
     """
-    made = create_notebook(user=user, **settings)
+    if (done := find_answer(user=user, key=key, body=body)) is not None:
+        return Notebook.objects.with_names().get(pk=done)
+    made = create_notebook(user=user, key=key, body=body, **settings)
     if environment_state()["state"] != READY:
         return made
     return start_notebook(actor=user, notebook=made, check=check, containers=containers)

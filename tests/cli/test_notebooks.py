@@ -39,7 +39,7 @@ def test_one_is_started_by_name_or_id(here, tessera, name):
 
 def test_one_that_is_not_there_is_made(here, tessera):
     assert tessera("nb", "start", "fresh", "-g", "1/4").exit_code == 0
-    assert here.of("POST /notebooks")[0][3] == b'{"name": "fresh", "gpu": "1/4"}'
+    assert here.of("POST /notebooks")[0][3] == b'{"name": "fresh", "gpu": "1/4", "start": true}'
 
 
 def test_one_is_renamed(here, tessera):

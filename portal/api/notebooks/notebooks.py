@@ -10,6 +10,7 @@ from notebooks.models import Notebook
 from notebooks.services import (
     change_notebook,
     clone_notebook,
+    create_and_start,
     create_notebook,
     delete_notebook,
     extend_notebook,
@@ -76,9 +77,14 @@ class NotebookList(ApiView):
 
     @extend_schema(parameters=[KEY], request=NewNotebook, responses={201: NotebookWhole})
     def post(self, request: Request) -> Response:
-        """Create a notebook, not started. Its name is unique among one's own."""
+        """Create a notebook, and start it if `start` says so. Its name is unique among one's own."""
         said = read_json(request, NewNotebook)
-        return made(create_notebook(user=request.user, **said, **read_once(request, said)))
+        once = read_once(request, said)
+        if not said.pop("start"):
+            return made(create_notebook(user=request.user, **said, **once))
+        containers = runtime_has_containers()
+        asked = {**said, **once}
+        return made(create_and_start(user=request.user, check=check_possible, containers=containers, **asked))
 
 
 class NotebookDetail(ApiView):

@@ -68,9 +68,12 @@ class Settings(serializers.Serializer):
 
 
 class NewNotebook(Settings):
+    """start: start it, too; where that is refused, none is made. While JupyterLab is being installed, none starts."""
+
     name = serializers.CharField(max_length=100)
     gpu = serializers.CharField(max_length=100, default="0")
     team = serializers.CharField(max_length=64, required=False)
+    start = serializers.BooleanField(default=False)
 
 
 class Changes(Settings):

@@ -51,6 +51,28 @@ def test_the_description_tells_of_that():
     assert "503" in described
 
 
+def test_a_notebook_that_is_made_to_start_is_started_once(ada):
+    asked = {"name": "explore", "gpu": "1/4", "start": True}
+    first, again = (ada.post("notebooks", asked, Idempotency_Key="k-1") for _ in range(2))
+    assert first.status_code == 201 and first.json()["state"] == "queued" and again.json()["job"] == first.json()["job"]
+    ada.post(f"notebooks/{first.json()['id']}:stop")
+    assert ada.post("notebooks", asked, Idempotency_Key="k-1").json()["state"] == "stopped"
+    assert Notebook.objects.count() == Job.objects.count() == 1
+
+
+def test_where_its_start_is_refused_none_is_made(ada, cast):
+    make.limit(cast.ada, notebooks_running=1)
+    assert ada.post("notebooks", {"name": "one", "start": True}).status_code == 201
+    refused = ada.post("notebooks", {"name": "two", "start": True})
+    assert (refused.status_code, refused.json()["code"]) == (409, "user_limit") and "one (nb-" in refused.json()[
+        "detail"
+    ]
+    assert ada.post("notebooks", {"name": "three", "gpu": "64", "start": True}).status_code == 409
+    make.limit(cast.ada, notebooks_running=9)
+    assert ada.post("notebooks", {"name": "three", "gpu": "64", "start": True}).status_code == 422
+    assert [one.name for one in Notebook.objects.all()] == ["one"]
+
+
 def test_a_notebook_that_is_made_again_by_the_same_key_is_the_first(ada):
     first, again = (ada.post("notebooks", {"name": "explore"}, Idempotency_Key="k-1") for _ in range(2))
     assert (first.status_code, again.status_code) == (201, 201) and first["Location"] == again["Location"]
