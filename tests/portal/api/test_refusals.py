@@ -43,6 +43,7 @@ REFUSED: dict[tuple[str, int], dict[str, Any]] = {
     ("upload_code", 400): {"body": b"no archive"},
     ("upload_code", 413): {"body": bytes(2000), "code_most": 1000},
     ("upload_code", 415): {"type": "text/plain"},
+    ("upload_code", 507): {"reserve_mib": 1 << 40},
     ("append_to_upload", 400): {"headers": {"Upload-Offset": "first"}},
     ("append_to_upload", 404): {"id": "00000000-0000-4000-8000-000000000000"},
     ("append_to_upload", 409): {"headers": {"Upload-Offset": "1"}},
@@ -55,9 +56,10 @@ NEVER = {("stream_events", 404), ("upload_code", 404)}
 
 def test_each_refuses_as_it_is_described(db, settings, tmp_path, subtests):
     make_room(settings, tmp_path)
-    world, rates = World(tmp_path), settings.TESSERA_RATES
+    world, rates, reserve_mib = World(tmp_path), settings.TESSERA_RATES, settings.TESSERA_DISK_RESERVE_MIB
     for (name, status), asked in REFUSED.items():
         settings.CODE_MAX_BYTES = asked.get("code_most", CODE_MOST)
+        settings.TESSERA_DISK_RESERVE_MIB = asked.get("reserve_mib", reserve_mib)
         settings.TESSERA_RATES = {**rates, "calls": (asked.get("calls", 1000), 10**9)}
         with subtests.test(operation=name, status=status):
             token = make.token(world.ada, *filter(None, [asked.get("scope")])) if asked.get("token", True) else ""
