@@ -89,5 +89,9 @@ def open_pty(size: PtySize) -> tuple[int, int]:
 def start_shell(slave: int, env: dict[str, str]) -> subprocess.Popen:
     """Its controlling terminal is `slave`. Not by asyncio: uvloop runs preexec_fn before the ends are in place."""
     ends: dict[str, Any] = {"stdin": slave, "stdout": slave, "stderr": slave}
-    own_terminal = lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # noqa: E731
-    return subprocess.Popen(["/bin/sh"], **ends, env=env, start_new_session=True, preexec_fn=own_terminal)
+    return subprocess.Popen(["/bin/sh"], **ends, env=env, start_new_session=True, preexec_fn=_own_terminal)
+
+
+def _own_terminal() -> None:
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # ignored where the tests are a shell's background job

@@ -35,11 +35,16 @@ class BoundedHttp(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self.in_head:
             self.head_bytes += len(data)
-            if self.timer is None:
-                self._wait()
         super().data_received(data)
         if self.in_head and self.head_bytes > HEAD_BYTES and not self.transport.is_closing():
             self._refuse(431, HEAD_TOO_LARGE)
+
+    def on_message_begin(self) -> None:
+        """Wait for the rest of a head, which may have come with the end of the request before it."""
+        super().on_message_begin()
+        self.head_bytes = max(self.head_bytes, 1)
+        if self.timer is None:
+            self._wait()
 
     def on_headers_complete(self) -> None:
         self._wait_no_more()

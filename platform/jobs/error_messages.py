@@ -101,6 +101,7 @@ FIELD_MESSAGES = {
 WAITS_YET = _("%(name)s is waiting in the queue. You can connect to it as soon as it is running.")
 STARTS_NOW = _("%(name)s is starting. Try again in a moment.")
 ERROR_MESSAGES = {
+    "not_changeable": _("“%(key)s” of a waiting job cannot be changed; %(known)s can. Submit a copy instead."),
     "not_running": _(
         "%(name)s is not running, so you cannot connect to it. Wait until it is running, or start it again."
     ),
@@ -109,17 +110,16 @@ ERROR_MESSAGES = {
     "not_running.queued": WAITS_YET,
     "not_running.starting": STARTS_NOW,
     "nothing_to_change": _("Name what is to change: %(known)s."),
-    "not_changeable": _("“%(key)s” of a waiting job cannot be changed; %(known)s can. Submit a copy instead."),
     "only_batch_jobs_change": _("A notebook's job cannot be changed. Change the notebook instead."),
-    "only_waiting_jobs_change": _(
-        "Only a waiting job can be changed, and this one has left the queue. Submit a copy instead."
-    ),
     "only_ended_jobs": _("Only a job that has ended can be retried. Stop it first, or wait until it ends."),
     "only_lost_tasks": _(
         "This job has no such lost task, so there is nothing to settle. Stop the job if it is to end."
     ),
     "only_running_jobs": _("Only a running job can be resized. Wait until it is running, or submit it again."),
     "only_waiting_jobs": _("Only a waiting job can be held, and this one has left the queue. Stop it instead."),
+    "only_waiting_jobs_change": _(
+        "Only a waiting job can be changed, and this one has left the queue. Submit a copy instead."
+    ),
     "resize_above_card": _(
         "%(asked)s is not less than the whole card, which has %(largest)s. Ask for less, or submit it again for "
         "a whole card."

@@ -42,7 +42,7 @@ def pids(daemon) -> set[int]:
 def come(daemon, uid: int = 0) -> socket.socket:
     """A program of this account, as the doubled driver speaks: it stays as long as its socket."""
     line = socket.socket(socket.AF_UNIX)
-    line.settimeout(5)
+    line.settimeout(60)
     os.seteuid(uid)
     try:
         line.connect(str(daemon.pipe / "control"))

@@ -101,7 +101,7 @@ async def test_headers_that_do_not_end_are_answered_and_closed(port, sent, monke
     monkeypatch.setattr(http_protocol, "PATIENCE_S", 0.1)
     async with connection(port) as (reader, writer):
         writer.write(sent)
-        await asyncio.sleep(0.05)
+        await writer.drain()
         writer.write(b"E")
         assert b"HTTP/1.1 408 " in await asyncio.wait_for(reader.read(), PATIENCE_S)
 
