@@ -19,7 +19,7 @@ CALM = ["-Q", "alive-tests", "--without-gossip", "--without-mingle"]
 PROCESSES = {
     "worker": ["worker", "-c", "1", *CALM],
     "sender": ["worker", "-P", "solo", *CALM],
-    "beat": ["beat", "-s", "schedule"],
+    "beat": ["beat"],
 }
 """As docker-compose.yml and the chart start them, but for a queue in which nothing is."""
 # A round each tenth of a second instead of ten seconds: tests have no time.
