@@ -4,7 +4,7 @@ import json
 import os
 from typing import Any
 
-from cli.output.text import plain
+from cli.output.safe_text import plain
 
 OK, JOB_FAILED, USAGE, NOT_FOUND, DENIED, WAITS, SERVER = range(7)
 INTERRUPTED = 130

@@ -12,7 +12,7 @@ import typer
 from cli.failures import INTERRUPTED, JOB_FAILED, OK, WAITS, Failure, Unreachable
 from cli.http.transport import Client, job_path
 from cli.output.cells import ENDED, NONE, describe_end, describe_wait, format_duration
-from cli.output.text import LogText
+from cli.output.safe_text import LogText
 from cli.session import Session
 
 POLL_S = (0.3, 0.5, 1.0, 2.0)

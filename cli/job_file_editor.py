@@ -9,7 +9,7 @@ from ruamel.yaml.error import YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode
 
 from cli.failures import USAGE, Failure
-from cli.output.text import plain
+from cli.output.safe_text import plain
 
 _COLON = re.compile(r"[ \t]*:")
 

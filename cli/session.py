@@ -14,8 +14,8 @@ from typer.core import TyperCommand, TyperGroup
 from cli.failures import USAGE, Failure
 from cli.http.credentials import find_server, read_token
 from cli.http.transport import Client, compare_versions
+from cli.output.safe_text import plain, width
 from cli.output.table import Column, lay_out, terminal_width
-from cli.output.text import plain, width
 
 
 class Output(StrEnum):

@@ -17,7 +17,7 @@ from django.db.models import DateTimeField, Func, Max
 
 from common.errors import StaleState
 from common.locks import lock_rows
-from events.bus import clear_hint, hint
+from events.record_and_publish import clear_hint, hint
 from scheduler.models import Lease
 
 LEASE_S = 10

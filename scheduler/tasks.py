@@ -11,7 +11,7 @@ from celery import shared_task
 from django.db import OperationalError, connection
 from django.utils import timezone
 
-from events.bus import clear_hint
+from events.record_and_publish import clear_hint
 from jobs.models import IdempotencyKey
 from runtimes.contract.errors import Unavailable
 from scheduler.commit.step_runner import run_steps

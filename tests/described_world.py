@@ -16,8 +16,8 @@ from cluster.agents import check_agents
 from cluster.models import Enrolment, Pool
 from common.secrets import digest_secret
 from events.notices import notify
+from files.file_areas import find_file_area
 from files.uploads import append_upload, begin_upload
-from files.user_areas import find_file_area
 from jobs.code.upload import keep_code, pack_one_file
 from jobs.models import Job
 from jobs.states import TaskState

@@ -24,7 +24,7 @@ from cluster.agents import enrol_agent, invite_agent, take_report
 from cluster.maintenance import save_maintenance
 from cluster.models import Agent, Gpu, Maintenance, Node, Pool, Window
 from common.resources import gpu_milli, parse_gpu, slice_of
-from events.bus import RUNTIME, SYSTEM
+from events.record_and_publish import RUNTIME, SYSTEM
 from images.catalogue import save_image
 from images.logins import save_login
 from images.models import Image, Login

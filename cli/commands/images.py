@@ -9,8 +9,8 @@ from cli.completing import complete_image_names
 from cli.failures import NOT_FOUND, USAGE, Failure
 from cli.http.transport import Client
 from cli.output.cells import NONE
+from cli.output.safe_text import plain
 from cli.output.table import Column
-from cli.output.text import plain
 from cli.session import Command, Session, new_commands
 
 commands = new_commands()

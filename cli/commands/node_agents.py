@@ -8,8 +8,8 @@ import typer
 from cli.completing import complete_agent_names
 from cli.failures import USAGE, Failure
 from cli.output.cells import NONE
+from cli.output.safe_text import plain
 from cli.output.table import Column
-from cli.output.text import plain
 from cli.session import Command, Session, new_commands
 
 commands = new_commands()

@@ -12,12 +12,12 @@ from uuid import uuid4
 import typer
 
 from cli.completing import complete_notebook_names
-from cli.durations import read_duration
 from cli.failures import JOB_FAILED, NOT_FOUND, WAITS, Failure, Refused
 from cli.following import WatchOption, show_repeatedly
 from cli.http.transport import Client
 from cli.output.cells import NONE, format_clock, format_duration, now, parse_time
 from cli.output.table import Column
+from cli.parse_duration import read_duration
 from cli.session import Command, Session, new_commands
 
 commands = new_commands()

@@ -11,13 +11,13 @@ from uuid import uuid4
 import typer
 
 from cli import job_file_editor
-from cli.durations import read_duration
 from cli.failures import USAGE, Failure, Refused
 from cli.following import build_detached_failure, follow, report_outcome, wait_for_end, wait_for_start
 from cli.http.transport import Client
 from cli.output.plan import EXITS, format_plan
-from cli.output.text import plain
+from cli.output.safe_text import plain
 from cli.pack import PackError, pack
+from cli.parse_duration import read_duration
 from cli.session import Command, Output, Session, new_commands, split_setting
 
 commands = new_commands()

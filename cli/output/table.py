@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cli.output.text import cut, plain, width
+from cli.output.safe_text import cut, plain, width
 
 GAP = 2
 

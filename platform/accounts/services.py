@@ -16,7 +16,7 @@ from accounts.models import ApiToken, LoginLink, Membership, PlatformRole, SshKe
 from accounts.permissions import require
 from common.errors import FieldError, InvalidInput, NameTaken, NotFound, NotSignedIn
 from common.secrets import digest_secret
-from events.bus import publish_recheck, record
+from events.record_and_publish import publish_recheck, record
 
 SCOPES = (
     "jobs:read",

@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from accounts.models import SshKey, User
 from common.errors import FieldError, InvalidInput, NotFound
-from events.bus import publish_recheck, record
+from events.record_and_publish import publish_recheck, record
 
 LEAST_RSA_BITS = 2048
 LONGEST_LINE = 16_384

@@ -16,7 +16,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from cluster.models import MACHINE_NAME, Agent, Enrolment, Gpu
-from cluster.reports import (
+from cluster.report_approval import (
     HeldBack,
     Reported,
     build_reported,
@@ -28,7 +28,7 @@ from cluster.reports import (
 from common.errors import Conflict, FieldError, InvalidInput, NotFound, NotPermitted, StaleState
 from common.locks import lock_rows
 from common.secrets import digest_secret
-from events.bus import SYSTEM, Actor, hint, record
+from events.record_and_publish import SYSTEM, Actor, hint, record
 
 TOKEN, KEY = "ten_", "tag_"
 """Prefixes of enrolment tokens and agent keys."""

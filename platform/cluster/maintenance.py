@@ -10,7 +10,7 @@ from django.db.models.functions import Now
 from cluster.models import Gpu, Maintenance, Node
 from common.errors import FieldError, InvalidInput
 from common.locks import database_now, lock_rows
-from events.bus import Actor, hint, publish_pool, record
+from events.record_and_publish import Actor, hint, publish_pool, record
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from django.db import transaction
 
 from cluster.models import Pool, Window
 from common.locks import lock_rows
-from events.bus import Actor, hint, publish_pool, record, record_change
+from events.record_and_publish import Actor, hint, publish_pool, record, record_change
 
 SHARING = (
     "shared",

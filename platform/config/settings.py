@@ -129,7 +129,7 @@ TESSERA_NOTEBOOK_IMAGE = env_text("TESSERA_NOTEBOOK_IMAGE", str(KUBERNETES_OPTIO
 # The runtime's other half, for the web process: terminal, SSH, notebook and port of a task.
 TESSERA_ACCESS = env_text(
     "TESSERA_ACCESS",
-    "runtimes.kubernetes.access.access.KubernetesAccess"
+    "runtimes.kubernetes.access.pod_access.KubernetesAccess"
     if TESSERA_RUNTIME.startswith("runtimes.kubernetes.")
     else "runtimes.local.access.access.LocalAccess",
 )

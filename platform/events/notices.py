@@ -12,8 +12,8 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from common.errors import FieldError, InvalidInput
-from events.bus import hint_sender, publish_person
 from events.models import Notice, NoticeChoice
+from events.record_and_publish import hint_sender, publish_person
 
 KEPT = timedelta(days=90)
 

@@ -10,7 +10,7 @@ from django.db.models import Case, Value, When
 from django.db.models.functions import Cast
 
 from common.errors import StaleState
-from events.bus import Actor, EventLine, record_all
+from events.record_and_publish import Actor, EventLine, record_all
 
 
 class IllegalTransition(Exception):

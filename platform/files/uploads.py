@@ -14,9 +14,9 @@ from django.utils import timezone
 
 from accounts.models import User
 from common.errors import Conflict, FieldError, InvalidInput, NameTaken, NotFound, PlatformError, QuotaExceeded
+from files.file_areas import FileArea, find_file_area
 from files.models import KEPT, Upload
 from files.usage import check_room
-from files.user_areas import FileArea, find_file_area
 from runtimes.storage.file_store import check_path
 
 log = logging.getLogger("tessera.files")
@@ -183,4 +183,4 @@ def _check_disk(size: int) -> None:
 def _one_at_a_time(area: FileArea) -> None:
     """Lock the area, so that concurrent uploads see each other's size."""
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [f"tessera files {area.place}"])
+        cursor.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [f"tessera files {area.area_id}"])

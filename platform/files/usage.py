@@ -12,8 +12,8 @@ from django.utils import timezone
 from accounts.models import Team, User
 from common.amounts import show_bytes
 from common.errors import Conflict, PlatformError
+from files.file_areas import FileArea
 from files.models import KEPT, PlaceUsage, Upload
-from files.user_areas import FileArea
 from runtimes.storage.areas import AreaId, get_area_path
 from runtimes.storage.file_store import measure_area
 
@@ -46,9 +46,9 @@ class Used:
 
 def load_used(area: FileArea) -> Used:
     """Return an area's usage, measured if it never was. Raises Unavailable."""
-    row = find_usage(area.place) or measure_usage(area.place, within_s=QUICK_S)
-    sums = filter_uploads(area.place).aggregate(sent=Sum(F("sent") - F("counted")))
-    open_ones = filter_uploads(area.place).filter(finished_at__isnull=True).aggregate(rest=Sum(F("size") - F("sent")))
+    row = find_usage(area.area_id) or measure_usage(area.area_id, within_s=QUICK_S)
+    sums = filter_uploads(area.area_id).aggregate(sent=Sum(F("sent") - F("counted")))
+    open_ones = filter_uploads(area.area_id).filter(finished_at__isnull=True).aggregate(rest=Sum(F("size") - F("sent")))
     used = row.bytes + max(sums["sent"] or 0, 0)
     return Used(used, used + (open_ones["rest"] or 0), area.limit_bytes, row.whole, row.measured_at)
 
@@ -57,7 +57,7 @@ def check_room(area: FileArea, more: int = 0) -> None:
     """Raise Conflict (no_room) unless `more` bytes fit, measuring again before refusing."""
     used = load_used(area)
     if used.limit and used.promised + more > used.limit and timezone.now() - used.measured_at > FRESH:
-        measure_usage(area.place, within_s=QUICK_S)
+        measure_usage(area.area_id, within_s=QUICK_S)
         used = load_used(area)
     if used.limit and used.promised + more > used.limit:
         numbers = {"used_bytes": used.promised, "limit_bytes": used.limit, "asked_bytes": more}
@@ -85,10 +85,10 @@ def measure_usage(place: AreaId, *, within_s: float) -> PlaceUsage:
 @transaction.atomic
 def record_removal(*, area: FileArea, freed_bytes: int) -> None:
     """Subtract removed bytes, as counted on disk."""
-    row = PlaceUsage.objects.select_for_update().filter(kind=area.place.kind, number=area.place.number).first()
+    row = PlaceUsage.objects.select_for_update().filter(kind=area.area_id.kind, number=area.area_id.number).first()
     if row is None:
         return  # to be measured first
-    uploads = filter_uploads(area.place).filter(sent__gt=F("counted"))
+    uploads = filter_uploads(area.area_id).filter(sent__gt=F("counted"))
     sent = uploads.aggregate(bytes=Sum(F("sent") - F("counted")))["bytes"] or 0
     uploads.update(counted=F("sent"))  # the removed file may be one of them
     row.bytes = max(row.bytes + sent - freed_bytes, 0)

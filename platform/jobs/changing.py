@@ -8,7 +8,7 @@ from django.db import transaction
 from accounts.models import User
 from accounts.permissions import require
 from common.errors import Conflict, FieldError, InvalidInput, StaleState
-from events.bus import hint, record
+from events.record_and_publish import hint, record
 from jobs.control import load_with_names
 from jobs.jobfile.parse import parse_spec
 from jobs.lifecycle import begin_attempt, load_attempt, lock_job

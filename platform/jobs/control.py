@@ -13,7 +13,7 @@ from accounts.permissions import find_refusals, require
 from cluster.models import Node, NodeState
 from common.errors import Conflict, FieldError, InvalidInput, NotPermitted
 from common.locks import database_now
-from events.bus import Actor, EventLine, hint, record, record_all
+from events.record_and_publish import Actor, EventLine, hint, record, record_all
 from jobs.lifecycle import TaskMove, load_attempt, load_attempts, lock_job, lock_jobs, move_tasks, requeue_job
 from jobs.models import Job, Task
 from jobs.states import JobState, TaskState

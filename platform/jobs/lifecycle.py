@@ -13,8 +13,8 @@ from django.utils import timezone
 
 from common.errors import StaleState
 from common.locks import lock_rows
-from events.bus import SYSTEM, Actor, hint, publish_pool
 from events.notices import Recipient, notify_all
+from events.record_and_publish import SYSTEM, Actor, hint, publish_pool
 from events.transitions import Move, advance
 from jobs.models import Job, JobKind, Task
 from jobs.states import (

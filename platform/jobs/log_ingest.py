@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from cluster.models import Agent
 from common.errors import Unavailable
-from events.bus import hint, publish_row
+from events.record_and_publish import hint, publish_row
 from jobs.models import BroughtLog, Task
 from runtimes.log_store import LogStore
 

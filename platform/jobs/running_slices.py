@@ -18,7 +18,7 @@ from accounts.permissions import require
 from cluster.models import Agent, Gpu
 from common.errors import Conflict, FieldError, InvalidInput
 from common.resources import GpuAsk, Slice, gpu_milli, parse_gpu, show_memory, slice_of
-from events.bus import hint, record
+from events.record_and_publish import hint, record
 from jobs.control import load_with_names
 from jobs.lifecycle import load_attempt, lock_job
 from jobs.models import Job, Task

@@ -13,7 +13,7 @@ from cluster.models import Pool
 from common.disk import check_disk
 from common.errors import FieldError, Hint, Impossible, InvalidInput, KeyReused, QuotaExceeded
 from common.resources import GpuAsk, duration_text, gpu_milli, rank_of, slice_of
-from events.bus import hint, record
+from events.record_and_publish import hint, record
 from images.catalogue import pin_image, resolve_alias
 from jobs.idempotency import find_answer, keep_answer
 from jobs.jobfile.spec import JobSpec, RoleSpec, roles_of, to_json

@@ -7,9 +7,9 @@ from django.db.models import DurationField, Exists, ExpressionWrapper, F, OuterR
 from django.db.models.functions import Now
 
 from common.locks import lock_rows
-from events.bus import SYSTEM, record
 from events.models import Event
 from events.notices import notify
+from events.record_and_publish import SYSTEM, record
 from jobs.models import Job, JobKind
 from jobs.states import JobState
 

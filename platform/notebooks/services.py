@@ -28,9 +28,9 @@ from common.errors import (
     Unavailable,
 )
 from common.locks import database_now, lock_rows
-from events.bus import record
+from events.record_and_publish import record
+from files.file_areas import FileArea
 from files.usage import record_removal
-from files.user_areas import FileArea
 from jobs.control import stop_job
 from jobs.idempotency import find_answer, keep_answer
 from jobs.jobfile.spec import JobSpec, from_json, to_json

@@ -13,14 +13,14 @@ from django.db.models.functions import Now
 
 from common.errors import StaleState
 from common.locks import database_now
-from events.bus import SYSTEM, record
 from events.notices import notify
+from events.record_and_publish import SYSTEM, record
 from jobs.control import end_job
 from jobs.models import Task
 from jobs.states import JobState, TaskState
 from jobs.task_access import get_access
 from notebooks.environment import READY, drop_environment, environment_path, old_environments
-from notebooks.jupyter_probe import is_jupyter_ready
+from notebooks.jupyter_ready import is_jupyter_ready
 from notebooks.models import Notebook
 from notebooks.services import hours_of_start, lock_notebook, set_end
 from notebooks.start_phases import measure_start_phases

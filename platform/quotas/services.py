@@ -10,8 +10,8 @@ from accounts.permissions import require
 from cluster.capacity import cards_by_node
 from common.errors import FieldError, InvalidInput, QuotaExceeded
 from common.locks import lock_rows
-from events.bus import hint, publish_pool, record, record_change
 from events.notices import notify
+from events.record_and_publish import hint, publish_pool, record, record_change
 from quotas.models import RESOURCES, Amounts, Quota, UserLimit, add_amounts
 
 AMOUNTS = tuple(f"{name}_{kind}" for name in RESOURCES for kind in ("guarantee", "limit"))

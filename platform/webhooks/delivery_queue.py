@@ -7,9 +7,9 @@ from django.db.models import Q
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from events.bus import TEAM_KINDS, hint_sender
 from events.models import Event
 from events.outgoing import PAUSES_S, claim_batches
+from events.record_and_publish import TEAM_KINDS, hint_sender
 from webhooks.models import Delivery, Webhook
 
 KEPT = timedelta(days=30)

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from django.conf import settings
 from django.db.models.functions import Now
 
-from common.egress import Answer, post_body
+from common.safe_http import Answer, post_body
 from events.outgoing import AT_ONCE, record_try
 from webhooks.delivery_queue import claim_deliveries, pause_webhook, resume_webhook
 from webhooks.models import Delivery

@@ -9,12 +9,12 @@ from django.db.models.functions import Now
 
 from accounts.models import Membership, Team, TeamRole, User
 from accounts.permissions import may, require
-from common.egress import check_url
 from common.errors import Conflict, FieldError, InvalidInput, NotFound, QuotaExceeded
+from common.safe_http import check_url
 from common.text import check_name
-from events.bus import SYSTEM, hint_sender, record
 from events.models import Event
 from events.notices import notify
+from events.record_and_publish import SYSTEM, hint_sender, record
 from webhooks.delivery_queue import resume_webhook
 from webhooks.models import Delivery, Webhook
 from webhooks.signing import secret_of

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from accounts.models import User
-from events.bus import TEAM_KINDS
 from events.models import Event
+from events.record_and_publish import TEAM_KINDS
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from accounts.models import User
 from accounts.permissions import may
 from common.errors import Conflict, NotFound
 from common.locks import lock_rows
-from events.bus import record
+from events.record_and_publish import record
 from jobs.lifecycle import lock_job
 from jobs.models import Job, Task
 from jobs.states import HOLDING, TaskState

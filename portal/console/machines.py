@@ -18,7 +18,7 @@ from cluster.windows import open_until
 from common.errors import StaleState
 from common.locks import lock_rows
 from common.resources import show_cpu, show_duration, show_memory
-from events.bus import hint, publish_pool, record
+from events.record_and_publish import hint, publish_pool, record
 from events.transitions import Move, advance
 from portal.console.fields import duration, memory
 from portal.wording.errors import describe_error

@@ -12,7 +12,7 @@ from django.utils.translation import gettext_lazy
 
 from cluster.maintenance import end_maintenance, save_maintenance
 from cluster.models import Maintenance, Node
-from events.bus import Actor
+from events.record_and_publish import Actor
 from portal.console.machines import KeptAdmin
 from portal.console.people import rehearse
 

@@ -14,7 +14,7 @@ from django.utils.translation import gettext_lazy
 from accounts.models import Membership, PlatformRole, Team, User
 from accounts.services import create_team, create_user, make_login_link, readmit_person, suspend_person
 from common.errors import NameTaken, PlatformError
-from events.bus import publish_recheck
+from events.record_and_publish import publish_recheck
 from portal.forms import bind
 from portal.wording.errors import describe_error
 from quotas.models import load_parents, team_chain

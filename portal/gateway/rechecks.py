@@ -1,4 +1,4 @@
-"""Wakes open sockets when a user's access must be rechecked (events.bus.recheck).
+"""Wakes open sockets when a user's access must be rechecked (events.record_and_publish.recheck).
 
 Messages may be lost, so callers also recheck periodically.
 """

@@ -13,7 +13,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
-from portal.wording.clock import clock
+from portal.wording.time_of_day import clock
 
 register = template.Library()
 

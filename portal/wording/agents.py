@@ -9,7 +9,7 @@ from django.utils.translation import gettext_lazy
 
 from cluster.agents import SILENT_AFTER
 from cluster.models import Agent
-from cluster.reports import HeldBack
+from cluster.report_approval import HeldBack
 from common.resources import show_memory, show_place
 
 HELD_BACK = {

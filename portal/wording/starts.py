@@ -8,7 +8,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from cluster.models import Pool
-from portal.wording.clock import clock
+from portal.wording.time_of_day import clock
 from scheduler.preview.stored_forecasts import LEAST_UNTIMED, StoredForecast
 
 SAME = timedelta(minutes=1)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from django.db import connection, transaction
 
 from common.locks import database_now
-from events.bus import publish_row
+from events.record_and_publish import publish_row
 from jobs.models import Job
 from scheduler.commit.steps import ExplainJobs
 from scheduler.core.model.types import Refusal

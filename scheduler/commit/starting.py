@@ -14,7 +14,7 @@ from cluster.maintenance import load_maintenance
 from cluster.models import Gpu, Node, NodeState
 from common.errors import StaleState
 from common.locks import database_now, lock_rows
-from events.bus import SCHEDULER, hint
+from events.record_and_publish import SCHEDULER, hint
 from jobs.jobfile.spec import declared_ports, from_json
 from jobs.lifecycle import TaskMove, add_tasks, load_attempts, lock_jobs, move_tasks
 from jobs.models import Job, JobKind, Task
@@ -24,8 +24,8 @@ from quotas.services import ensure_user_limit, get_default_limit
 from scheduler.commit.steps import CardShare, StartJob, TaskStart
 from scheduler.lease import check_epoch
 from scheduler.loading.expected_length import load_stay_s
+from scheduler.loading.lending_and_maintenance import is_lent
 from scheduler.loading.running_jobs import get_time_s, may_be_stopped
-from scheduler.loading.windows import is_lent
 from scheduler.runtime import has_own_addresses
 
 NOTHING: Amounts = (0, 0, 0)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from django.db import transaction
 
 from common.errors import StaleState
-from events.bus import SCHEDULER, hint
+from events.record_and_publish import SCHEDULER, hint
 from jobs.lifecycle import TaskMove, load_attempt, lock_job, move_tasks
 from jobs.models import Job
 from jobs.states import TaskState

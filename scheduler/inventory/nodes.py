@@ -10,10 +10,10 @@ from django.db.models.functions import Now
 
 from cluster.agents import load_reported
 from cluster.models import Cached, Gpu, Node, NodeState, Pool
-from cluster.reports import Reported
+from cluster.report_approval import Reported
 from common.locks import lock_rows
 from common.resources import is_instance
-from events.bus import SYSTEM, EventLine, hint, publish_pool, record, record_all
+from events.record_and_publish import SYSTEM, EventLine, hint, publish_pool, record, record_all
 from events.transitions import Move, advance
 from quotas.models import Holding
 from runtimes.contract.node import GpuView, HeldView, NodeView

@@ -28,9 +28,9 @@ from scheduler.loading.cache_locations import CacheLocations, load_cache_locatio
 from scheduler.loading.expected_length import load_expected_length
 from scheduler.loading.holdings import Holdings, load_holdings
 from scheduler.loading.json_rows import as_text, is_set, seconds
+from scheduler.loading.lending_and_maintenance import load_maintenance_windows, load_windows
 from scheduler.loading.row_cache import cached_rows, match_rows, memo_for
 from scheduler.loading.running_jobs import ArrayIndex, get_max_time_s, get_time_s, load_running, may_be_stopped
-from scheduler.loading.windows import load_maintenance_windows, load_windows
 
 NOTHING: Amounts = (0, 0, 0)
 

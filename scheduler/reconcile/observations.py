@@ -8,7 +8,7 @@ from typing import Any
 from django.db import transaction
 
 from common.errors import StaleState
-from events.bus import RUNTIME, publish_row
+from events.record_and_publish import RUNTIME, publish_row
 from jobs.lifecycle import MADE_ROOM, TaskMove, list_steps, lock_jobs, move_tasks
 from jobs.models import Task
 from jobs.states import TASK_FINAL, TaskState

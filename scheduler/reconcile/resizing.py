@@ -9,7 +9,7 @@ from typing import Any
 from django.db import transaction
 
 from common.errors import StaleState
-from events.bus import RUNTIME, hint, record
+from events.record_and_publish import RUNTIME, hint, record
 from jobs.lifecycle import lock_job
 from jobs.models import Task
 from jobs.states import HOLDING, TaskState

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from django.db import InterfaceError, OperationalError, connection
 
-from events.bus import clear_hint
+from events.record_and_publish import clear_hint
 from jobs.states import TaskState
 from runtimes.contract.container import ContainerView
 from runtimes.contract.errors import Unavailable

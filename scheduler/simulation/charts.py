@@ -13,10 +13,10 @@ from scheduler.simulation.svg_elements import (
     draw_steps,
     draw_text,
     draw_vertical_line,
-    horizontal_scale,
+    make_x_scale,
+    make_y_scale,
     pick_colour,
     round_ticks,
-    vertical_scale,
     wrap_svg,
 )
 from scheduler.simulation.working_week import DAY_S, HOUR_S, WEEK_S
@@ -40,7 +40,7 @@ DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 def plot_usage(scenario: Scenario, history: SimulationHistory) -> str:
     """Plot cards in use and waiting jobs over time."""
     cards = sum(len(machine.cards) for machine in scenario.cluster.nodes)
-    x = horizontal_scale(0.0, max(history.ended_at, 1.0))
+    x = make_x_scale(0.0, max(history.ended_at, 1.0))
     most = max((sample.waiting for sample in history.samples), default=0)
     points = downsample(history.samples, history.ended_at)
     parts: list[str] = []
@@ -50,7 +50,7 @@ def plot_usage(scenario: Scenario, history: SimulationHistory) -> str:
             ("waiting", most, [(at, waiting) for at, _, waiting in points]),
         )
     ):
-        y = vertical_scale(high, HEIGHT)
+        y = make_y_scale(high, HEIGHT)
         panel = [
             *draw_axes(x, y, _day_ticks(history.ended_at), round_ticks(high)),
             draw_steps(values, x, y, pick_colour(place)),
@@ -82,7 +82,7 @@ def plot_completion_times(scenario: Scenario, history: SimulationHistory) -> str
 def plot_distributions(each: Sequence[Sequence[float]], alt_text: str) -> str:
     """Plot cumulative distributions on a logarithmic axis of seconds."""
     longest = max((value for values in each for value in values), default=1.0)
-    x, y = horizontal_scale(0.0, log10(max(1.5 * longest, 100.0))), vertical_scale(100.0, HEIGHT)
+    x, y = make_x_scale(0.0, log10(max(1.5 * longest, 100.0))), make_y_scale(100.0, HEIGHT)
     times = [(log10(seconds), name) for seconds, name in TIME_TICKS if log10(seconds) <= x.high]
     parts = [*draw_axes(x, y, times, [(share, f"{share} %") for share in (0, 25, 50, 75, 100)])]
     for team, values in enumerate(each):
@@ -96,7 +96,7 @@ def plot_team_waits(scenario: Scenario, summary: dict[str, dict[str, float]]) ->
     names = [team.name for team in scenario.cluster.teams]
     means = [summary[name]["mean_queue_s"] / 60 for name in names]
     height = 24 * len(names) + 44
-    x = horizontal_scale(0.0, max([*means, 1.0]) * 1.08)
+    x = make_x_scale(0.0, max([*means, 1.0]) * 1.08)
     parts = []
     for place, (name, mean) in enumerate(zip(names, means, strict=True)):
         at = 12 + 24 * place
@@ -113,7 +113,7 @@ def plot_gantt(scenario: Scenario, history: SimulationHistory, week: int) -> str
     begin, end = (week - 1) * WEEK_S, week * WEEK_S
     names = scenario.cluster.card_names()
     height = len(names) * (ROW + 2) + TOP_OF_GANTT + 34
-    x = horizontal_scale(begin, end)
+    x = make_x_scale(begin, end)
     bottom = height - 34
     parts = []
     for dusk, dawn in scenario.working_day.list_nights(end):

@@ -25,11 +25,11 @@ class LinearScale:
         return round(self.begin + share * (self.end - self.begin), 1)
 
 
-def horizontal_scale(low: float, high: float) -> LinearScale:
+def make_x_scale(low: float, high: float) -> LinearScale:
     return LinearScale(low, high, LEFT, WIDTH - RIGHT)
 
 
-def vertical_scale(high: float, height: int) -> LinearScale:
+def make_y_scale(high: float, height: int) -> LinearScale:
     return LinearScale(0.0, high or 1.0, height - BOTTOM, TOP)
 
 

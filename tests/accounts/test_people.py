@@ -20,8 +20,8 @@ from accounts.services import (
     use_login_link,
 )
 from common.errors import InvalidInput, NameTaken, NotFound, NotPermitted, NotSignedIn
-from events.bus import RUNTIME, SCHEDULER, SYSTEM
 from events.models import Event
+from events.record_and_publish import RUNTIME, SCHEDULER, SYSTEM
 from tests import make
 
 pytestmark = pytest.mark.django_db

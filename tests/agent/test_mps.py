@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.gpu import mps
-from agent.gpu.mps import Daemon, NoMps
+from agent.gpu import mps_daemon
+from agent.gpu.mps_daemon import Daemon, NoMps
 from tests.agent_slice import CARDS
 from tests.mps_double import DoubledMps
 
@@ -29,7 +29,7 @@ def double(room):
 
 @pytest.fixture
 def daemon(double, room, monkeypatch):
-    monkeypatch.setattr(mps, "ANSWER_S", 20.0)
+    monkeypatch.setattr(mps_daemon, "ANSWER_S", 20.0)
     made = Daemon(CARDS[0], room / "mps" / CARDS[0], True, double.program)
     yield made
     made.end([])
@@ -80,7 +80,7 @@ def test_one_that_is_ill_is_left_alone_while_work_is_on_it_and_its_names_are_tol
         before = pids(daemon)
         double.behave(how)
         if how == "stuck":
-            monkeypatch.setattr(mps, "ANSWER_S", 0.5)
+            monkeypatch.setattr(mps_daemon, "ANSWER_S", 0.5)
         with pytest.raises(NoMps, match=f"{words}.*has ended: job-4, job-7"):
             daemon.ensure(["job-4", "job-7"])
         assert pids(daemon) == before
@@ -91,12 +91,12 @@ def test_a_stuck_one_goes_when_nobody_is_left_and_another_comes(daemon, double, 
     daemon.ensure([])
     before = pids(daemon)
     double.behave("stuck")
-    monkeypatch.setattr(mps, "ANSWER_S", 0.5)
+    monkeypatch.setattr(mps_daemon, "ANSWER_S", 0.5)
     with pytest.raises(NoMps, match="was started and did not answer"):
         daemon.ensure([])  # the new one is as ill
     assert pids(daemon) == set() and "is started anew" in caplog.text
     double.behave("")
-    monkeypatch.setattr(mps, "ANSWER_S", 20.0)
+    monkeypatch.setattr(mps_daemon, "ANSWER_S", 20.0)
     daemon.ensure([])
     assert pids(daemon) and not pids(daemon) & before
 
@@ -162,7 +162,7 @@ def test_a_place_that_is_too_long_for_a_socket_is_refused(double, room):
 
 
 def test_a_program_gets_its_slices_share_and_limit():
-    assert mps.build_client_env("/p", 16255, 50) == {
+    assert mps_daemon.build_client_env("/p", 16255, 50) == {
         "CUDA_MPS_PIPE_DIRECTORY": "/p",
         "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "50",
         "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=16255M",

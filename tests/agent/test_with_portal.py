@@ -4,7 +4,7 @@ import pytest
 
 from cluster.agents import revoke_agent
 from cluster.models import Gpu
-from events.bus import SYSTEM
+from events.record_and_publish import SYSTEM
 from runtimes.contract.node import NodeView
 from scheduler.inventory.nodes import record_inventory
 from tests import make

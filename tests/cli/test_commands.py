@@ -13,7 +13,7 @@ from typer.main import get_group
 from cli.http.transport import VERSION
 from cli.main import COMMANDS
 from cli.output.cells import format_clock, now, parse_time
-from cli.output.text import width
+from cli.output.safe_text import width
 from tests.cli_server import a_job, ended
 
 ROOT = Path(__file__).parents[2]

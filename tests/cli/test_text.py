@@ -4,8 +4,8 @@ import pytest
 
 from cli.commands.job_status import COLUMNS, OWNER, _row
 from cli.output.cells import describe_next, format_duration, format_gpus, format_place, format_wait_or_run, now
+from cli.output.safe_text import LogText, cut, plain, width
 from cli.output.table import lay_out
-from cli.output.text import LogText, cut, plain, width
 from tests.cli_server import a_job, ended
 
 LOG = (

@@ -6,8 +6,8 @@ from django.utils import timezone
 from cluster.maintenance import end_maintenance, load_maintenance, save_maintenance
 from cluster.models import Maintenance
 from common.errors import InvalidInput
-from events.bus import Actor
 from events.models import Event
+from events.record_and_publish import Actor
 from tests import make
 
 pytestmark = pytest.mark.django_db

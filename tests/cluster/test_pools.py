@@ -6,9 +6,9 @@ import pytest
 
 from cluster.models import Window
 from cluster.services import delete_window, save_pool, save_window
-from events import bus
-from events.bus import Actor
+from events import record_and_publish
 from events.models import Event
+from events.record_and_publish import Actor
 from tests import make
 
 pytestmark = pytest.mark.django_db
@@ -74,7 +74,7 @@ def test_an_event_that_cannot_be_stored_leaves_nothing_changed(monkeypatch):
 
     pool = make.pool("dev")
     window = Window(lender=pool, borrower=make.pool("train"), begins=time(20), ends=time(8))
-    monkeypatch.setattr(bus, "record_all", fail)
+    monkeypatch.setattr(record_and_publish, "record_all", fail)
     with pytest.raises(OSError, match="no room"):
         save_window(actor=ROOT, window=window)
     assert not Window.objects.exists()

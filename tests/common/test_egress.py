@@ -16,9 +16,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from common import egress
-from common.egress import check_url, is_public, post_body, read_url
+from common import safe_http
 from common.errors import InvalidInput
+from common.safe_http import check_url, is_public, post_body, read_url
 
 LOOPBACK = ["127.0.0.0/8"]
 
@@ -105,7 +105,7 @@ def test_a_redirect_is_an_answer_and_is_not_followed():
 
 
 def test_a_server_that_trickles_is_cut_off(monkeypatch):
-    monkeypatch.setattr(egress, "WITHIN_S", 0.3)
+    monkeypatch.setattr(safe_http, "WITHIN_S", 0.3)
     with server(200, trickle=True) as (port, _):
         answer = post_body(f"http://127.0.0.1:{port}/", b"", {}, LOOPBACK)
     assert answer.status is None and answer.error == "timeout" and answer.took_ms < 2000
@@ -143,7 +143,7 @@ def test_of_a_long_answer_no_more_is_read_than_allowed():
     with server(200, endless=True) as (port, seen):
         began = time.monotonic()
         assert post_body(f"http://127.0.0.1:{port}/", b"", {}, LOOPBACK).status == 200
-    assert time.monotonic() - began < egress.WITHIN_S and seen[0][0] == "/"
+    assert time.monotonic() - began < safe_http.WITHIN_S and seen[0][0] == "/"
     assert seen[1] < 32 * 1024 * 1024  # 64 KiB and what the sockets hold between the two
 
 

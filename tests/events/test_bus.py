@@ -6,7 +6,7 @@ import time
 import pytest
 from django.db import transaction
 
-from events import bus
+from events import record_and_publish
 from tests import make
 
 
@@ -20,9 +20,9 @@ class Silent:
 @pytest.mark.django_db(transaction=True)
 def test_a_broker_that_does_not_answer_holds_up_no_commit(monkeypatch):
     job = make.job(make.cast().ada, gpu="1/4", pool="dev")
-    monkeypatch.setattr(bus, "get_channel_layer", Silent)
-    monkeypatch.setattr(bus, "SEND_S", 0.05)
+    monkeypatch.setattr(record_and_publish, "get_channel_layer", Silent)
+    monkeypatch.setattr(record_and_publish, "SEND_S", 0.05)
     began = time.monotonic()
     with transaction.atomic():
-        bus.publish_row(job)
+        record_and_publish.publish_row(job)
     assert time.monotonic() - began < 10

@@ -3,7 +3,7 @@
 import pytest
 from django.db import connection, transaction
 
-from events.bus import collect_on_commit, once_on_commit
+from events.record_and_publish import collect_on_commit, once_on_commit
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

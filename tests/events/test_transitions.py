@@ -4,8 +4,8 @@ import pytest
 
 from cluster.models import Node
 from common.errors import StaleState
-from events.bus import SYSTEM
 from events.models import Event
+from events.record_and_publish import SYSTEM
 from events.transitions import IllegalTransition, Move, advance
 from jobs.states import HOLDING, JOB_MOVES, TASK_FINAL, TASK_MOVES, TaskState, derive_job_state
 from tests import make

@@ -10,8 +10,8 @@ from django.db import transaction
 from cluster.models import Gpu, Maintenance, Node, NodeState, Pool, Window
 from common.locks import lock_rows
 from common.resources import parse_gpu, slice_of
-from events import bus
-from events.bus import Actor
+from events import record_and_publish
+from events.record_and_publish import Actor
 from jobs import control, lifecycle, running_slices
 from jobs.jobfile.parse import parse_spec
 from jobs.jobfile.spec import to_json
@@ -126,9 +126,9 @@ def submit_job(world: World, file: dict, user: int, team: int, pool: int) -> Non
         world.db.pause()
         row = world.db.insert(Job, {"spec": to_json(spec), "gang": gang, **whose, **times, **flags})
         job = lifecycle.lock_job(row["id"])
-        bus.record(job, "submitted", actor=Actor(job.user.username, user))
+        record_and_publish.record(job, "submitted", actor=Actor(job.user.username, user))
         lifecycle.begin_attempt(job)
-        bus.hint("cycle")
+        record_and_publish.hint("cycle")
 
 
 def wish(world: World, job: dict | None = None) -> None:
@@ -177,7 +177,7 @@ def wish_size(world: World, job_id: int, task_id: int, gpu: str) -> None:
         known = Gpu.objects.get(uuid=card["uuid"])
         change = running_slices.Change(task, known, card, slice_of(ask, known.sellable_mib))
         Task.objects.filter(pk=task.pk).update(resize=running_slices.build_wish(change, ask, "somebody"))
-        bus.record(job, "resize_requested", actor=Actor("somebody"))
+        record_and_publish.record(job, "resize_requested", actor=Actor("somebody"))
 
 
 def quietly(act: Callable[[], object]) -> None:

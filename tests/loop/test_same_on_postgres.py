@@ -22,8 +22,8 @@ from accounts.models import Membership, Team, User
 from cluster.models import Gpu, Node, NodeState, Pool
 from common.errors import PlatformError
 from events import transitions
-from events.bus import SYSTEM
 from events.models import Event, Notice
+from events.record_and_publish import SYSTEM
 from jobs import control
 from jobs.models import Job, Task
 from jobs.states import TaskState

@@ -10,7 +10,7 @@ from django.db import transaction
 from accounts.models import Team, User
 from cluster.models import Gpu, Maintenance, Node, NodeState, Window
 from common.locks import lock_rows
-from events.bus import SYSTEM
+from events.record_and_publish import SYSTEM
 from events.transitions import Move, advance
 from jobs import control
 from jobs.models import Job

@@ -9,9 +9,9 @@ import pytest
 from django.utils import timezone
 
 from common.errors import Conflict, Impossible, InvalidInput, NameTaken, NotPermitted, QuotaExceeded, Unavailable
-from events.bus import SYSTEM, record
 from events.models import Event, Notice
-from files.user_areas import find_file_area
+from events.record_and_publish import SYSTEM, record
+from files.file_areas import find_file_area
 from jobs.models import Job, JobKind, Task
 from jobs.states import TaskState
 from notebooks.environment import READY, environment_path
@@ -369,10 +369,10 @@ def test_an_old_environment_stays_until_the_new_one_has_settled(old, settings, r
 @pytest.mark.parametrize("with_files", [True, False])
 def test_its_folder_goes_only_where_that_was_said(cast, settings, with_files):
     explore = create_notebook(user=cast.ada, name="explore", gpu="0")
-    shelf = find_file_area(cast.ada, "home")
+    area = find_file_area(cast.ada, "home")
     for name in ("", "/explore", "/explore/runs", "/other"):
-        shelf.store.make_folder(f"notebooks{name}")
-    home = get_area_path(settings.TESSERA_FILES, shelf.place)
+        area.store.make_folder(f"notebooks{name}")
+    home = get_area_path(settings.TESSERA_FILES, area.area_id)
     (home / "notebooks/explore/runs/log").write_text("x")
     (home / "notebooks/explore/away").symlink_to(home / "notebooks/other")
     change_notebook(actor=cast.ada, notebook=explore, name="lab")

@@ -17,7 +17,7 @@ from django.db import OperationalError, connections
 from django.utils import timezone
 
 from accounts.models import Membership, User
-from events.bus import SYSTEM, record
+from events.record_and_publish import SYSTEM, record
 from jobs.states import TaskState
 from portal.live import consumer, log_tail
 from portal.live.websocket_urls import websocket_urls

@@ -2,7 +2,7 @@
 
 import pytest
 
-from common.egress import Reply
+from common.safe_http import Reply
 from runtimes.images.digest_lookup import MOST_MANIFEST, Reach, Unresolved, _authorization, find_digest
 from runtimes.images.names import RegistryLogin, read_image
 from tests.registry_server import digest_of, serve_registry

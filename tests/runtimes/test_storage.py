@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 from common.errors import Conflict, InvalidInput, NameTaken, NotFound, NotPermitted, PlatformError
-from runtimes.storage import archive_child, file_child, file_store, open_beneath
+from runtimes.storage import file_child, file_store, open_beneath, pack_folder_child
 from runtimes.storage.areas import AreaId, ensure_area, get_area_path
 from runtimes.storage.file_store import FileStore, check_path, measure_area
 
@@ -351,7 +351,7 @@ def test_an_archive_holds_files_folders_and_links_and_follows_none(home, top):
     os.mkfifo(top / "d/pipe")
     put(home, "d/ü", b"x")
     found = packed(home, "d")
-    left_out = found.pop(f"top/{archive_child.LEFT_OUT}")
+    left_out = found.pop(f"top/{pack_folder_child.LEFT_OUT}")
     assert json.loads(left_out) == ["top/pipe"]
     assert found == {"top": "/", "top/empty": "/", "top/run.sh": b"#!/bin/sh", "top/out": "/etc", "top/ü": b"x"}
 
@@ -364,7 +364,7 @@ def test_an_archive_leaves_out_what_the_person_may_not_read_and_says_so(home, to
     for path in (top / "roots", top / "closed"):
         os.chmod(path, 0o600)
     found = packed(home, "")
-    assert sorted(json.loads(found.pop(f"top/{archive_child.LEFT_OUT}"))) == ["top/closed", "top/roots"]
+    assert sorted(json.loads(found.pop(f"top/{pack_folder_child.LEFT_OUT}"))) == ["top/closed", "top/roots"]
     assert found == {"top": "/", "top/open": b"x"}
 
 
@@ -380,7 +380,7 @@ def test_what_shrinks_while_it_is_packed_is_filled_up_and_the_rest_is_whole(tmp_
 
     monkeypatch.setattr(os, "read", reads)
     folder = os.open(tmp_path, os.O_RDONLY)
-    archive_child.pack_folder(folder, "top", out)
+    pack_folder_child.pack_folder(folder, "top", out)
     os.close(folder)
     with tarfile.open(tmp_path / "out.tar") as tar:
         assert tar.extractfile("top/shrinks").read() == b"x" * 10 + bytes(4990)

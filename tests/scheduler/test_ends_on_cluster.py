@@ -12,7 +12,7 @@ import pytest
 
 from cluster.models import Node
 from dev.cluster.parts.kwok import MARK, build_node
-from events.bus import SYSTEM
+from events.record_and_publish import SYSTEM
 from jobs.control import end_job, stop_job
 from jobs.models import Job, Task
 from jobs.states import REASONS, JobState, TaskState

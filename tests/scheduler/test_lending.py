@@ -12,8 +12,8 @@ from cluster.models import Gpu
 from jobs.states import JobState
 from scheduler.core.model.lending import find_reach_at
 from scheduler.core.model.requests import OWN_POOL, list_windows
+from scheduler.loading.lending_and_maintenance import is_lent
 from scheduler.loading.snapshots import load_world
-from scheduler.loading.windows import is_lent
 from tests import make
 from tests.scheduler.test_main_job import drive
 

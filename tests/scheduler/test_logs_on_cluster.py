@@ -14,7 +14,7 @@ import pytest
 
 from cluster.agents import invite_agent
 from cluster.models import Agent
-from events.bus import SYSTEM
+from events.record_and_publish import SYSTEM
 from jobs.models import BroughtLog, Task
 from jobs.states import TASK_FINAL, TaskState
 from runtimes.kubernetes.pods import names

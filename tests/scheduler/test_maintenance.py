@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from cluster.maintenance import end_maintenance
 from cluster.models import Maintenance, Node
-from events.bus import SYSTEM
+from events.record_and_publish import SYSTEM
 from jobs.models import Job
 from jobs.states import JobState
 from scheduler.commit.starting import DoesNotFit, check_maintenance

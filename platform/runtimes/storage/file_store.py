@@ -115,7 +115,7 @@ class FileStore:
     def open_archive(self, path: str, name: str) -> "Archive":
         """Stream a folder as a tar archive."""
         args = {"path": check_path(path), "name": name}
-        child, answer, fds = _ask_child(self._request("", args) | {"nice": PACKS_NICE}, "archive_child")
+        child, answer, fds = _ask_child(self._request("", args) | {"nice": PACKS_NICE}, "pack_folder_child")
         try:
             _refuse_errors(answer)
             if len(fds) != 1 or not stat.S_ISFIFO(os.fstat(fds[0]).st_mode):

@@ -9,7 +9,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from cluster.agents import Judged
-from cluster.reports import HeldBack
+from cluster.report_approval import HeldBack
 from common.resources import show_memory
 from jobs.log_ingest import DONE, ENDED, OPEN, UNKNOWN, StoredLog
 from jobs.models import BroughtLog

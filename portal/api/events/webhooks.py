@@ -8,8 +8,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.models import Team
-from common.egress import MAX_URL
 from common.errors import FieldError, InvalidInput
+from common.safe_http import MAX_URL
 from portal.api.http.bodies import JSON, read_json
 from portal.api.http.fields import full_url
 from portal.api.http.lists import PageQuery, list_of, page

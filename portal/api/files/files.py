@@ -8,8 +8,8 @@ from rest_framework.renderers import BaseRenderer, JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from files.file_areas import FileArea, find_file_area, list_file_areas
 from files.usage import load_used, record_removal
-from files.user_areas import FileArea, find_file_area, list_file_areas
 from portal.api.files.shapes import (
     FolderShape,
     MkdirBody,

@@ -5,10 +5,10 @@ from types import SimpleNamespace
 
 from rest_framework import serializers
 
+from files.file_areas import FileArea
 from files.models import KEPT, Upload
 from files.uploads import CHUNK_BYTES
 from files.usage import Used
-from files.user_areas import FileArea
 from runtimes.storage.file_store import Entry
 
 LONGEST = 4000

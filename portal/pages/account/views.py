@@ -26,7 +26,7 @@ from accounts.services import (
 )
 from common.errors import Conflict, InvalidInput, NotFound
 from common.rates import check_guess, check_rate
-from events.bus import publish_recheck
+from events.record_and_publish import publish_recheck
 from portal.forms import bind
 from portal.pages.account.forms import InviteForm, JoinForm, PasswordForm, SignInForm, TokenForm
 from portal.pages.request_guards import address_of, safe_path, signed_in

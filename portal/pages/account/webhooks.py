@@ -12,9 +12,9 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
 from accounts.models import Team, TeamRole, User
-from common.egress import MAX_URL
 from common.errors import Conflict, InvalidInput, QuotaExceeded
 from common.rates import check_rate
+from common.safe_http import MAX_URL
 from common.text import MAX_NAME
 from portal.forms import bind
 from portal.pages.account.webhook_view import TOPIC_WORDS, WebhookView, view_deliveries, view_webhooks

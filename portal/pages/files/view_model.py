@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 
 from common.amounts import show_bytes
 from common.text import bad_character
-from files.user_areas import FileArea
+from files.file_areas import FileArea
 from runtimes.storage.file_store import Entry
 
 ICONS = {"folder": "folder", "file": "file", "link": "link", "other": "question-mark"}

@@ -16,9 +16,9 @@ from django.views.decorators.http import require_POST, require_safe
 from accounts.models import User
 from common.amounts import show_bytes
 from common.errors import NotFound, PlatformError
+from files.file_areas import HOME, TEAM, FileArea, find_file_area, list_file_areas
 from files.uploads import CHUNK_BYTES
 from files.usage import Used, load_used, record_removal
-from files.user_areas import HOME, TEAM, FileArea, find_file_area, list_file_areas
 from portal.downloads import image_type, send_archive, send_file, send_image
 from portal.pages.files.view_model import Row, address, crumbs_of, join, rows_of, show_name, text_of
 from portal.pages.request_guards import signed_in

@@ -19,7 +19,7 @@ from jobs.states import JobState, TaskState
 from portal.access.app_links import link_to_port, link_to_tensorboard
 from portal.pages.cluster.scheduler_pulse import scheduler_late
 from portal.pages.jobs.history import Happening, history_of
-from portal.pages.jobs.log import LogNote, build_log_note
+from portal.pages.jobs.log_notes import LogNote, build_log_note
 from portal.pages.jobs.view_model import JobRights, JobView
 from portal.pages.own_limits import FullLimit, find_full_running_limit
 from portal.wording.image_pulls import task_hint

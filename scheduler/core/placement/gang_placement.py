@@ -5,7 +5,7 @@ from scheduler.core.model.snapshot import Snapshot
 from scheduler.core.model.types import CardShare, Placement, Role, TaskPlacement, TaskResources, WaitingJob
 from scheduler.core.placement.scores import ScoreTable
 from scheduler.core.placement.shortfall import Shortfall
-from scheduler.core.quota.cell_limits import CellConstraint
+from scheduler.core.quota.whole_node_guarantees import CellConstraint
 
 UNLIMITED_QUOTA = 2**62
 """`spare_milli` if limits do not matter."""

@@ -9,7 +9,7 @@ from scheduler.core.model.snapshot import Snapshot
 from scheduler.core.model.types import GPU_MILLI, Placement, RunningJob, WaitingJob
 from scheduler.core.placement.gang_placement import UNLIMITED_QUOTA, place_gang
 from scheduler.core.placement.scores import ScoredSnapshot, score_nodes
-from scheduler.core.quota.cell_limits import build_cell_constraint
+from scheduler.core.quota.whole_node_guarantees import build_cell_constraint
 
 MayStop = Callable[[Snapshot, RunningJob, WaitingJob], bool]
 ChooseVictims = Callable[[WaitingJob, GangDemand], Sequence[RunningJob]]

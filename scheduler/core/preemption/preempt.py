@@ -21,8 +21,8 @@ from scheduler.core.placement.victims import (
 )
 from scheduler.core.queueing.cycle_context import Cycle
 from scheduler.core.queueing.maintenance import list_maintenance_evictions
-from scheduler.core.quota.cell_limits import build_cell_constraint
 from scheduler.core.quota.limits import is_within_guarantee
+from scheduler.core.quota.whole_node_guarantees import build_cell_constraint
 
 MAX_NODES_TRIED = 64
 """Nodes examined per job."""

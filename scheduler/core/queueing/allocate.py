@@ -14,8 +14,8 @@ from scheduler.core.queueing.cycle_context import Cycle, JobClass
 from scheduler.core.queueing.maintenance import build_maintenance_refusal
 from scheduler.core.queueing.priority_order import order_jobs
 from scheduler.core.queueing.reservations import MAINTENANCE_JOB
-from scheduler.core.quota.cell_limits import CellConstraint
 from scheduler.core.quota.limits import hold_refusals
+from scheduler.core.quota.whole_node_guarantees import CellConstraint
 
 MAX_OWNER_RESERVATIONS = 64
 """Reservations per line while room is being made, for jobs within their team's guarantee."""

@@ -26,8 +26,8 @@ from scheduler.core.placement.victims import ChooseVictims, place_job
 from scheduler.core.queueing.priority_order import estimate_remaining_work
 from scheduler.core.queueing.release_times import TaskRows, estimate_stay
 from scheduler.core.queueing.reservations import ReservationPlan
-from scheduler.core.quota.cell_limits import CellConstraint, build_cell_constraint
 from scheduler.core.quota.limits import borrow_refusals, is_within_guarantee, limit_refusals, spare_milli
+from scheduler.core.quota.whole_node_guarantees import CellConstraint, build_cell_constraint
 
 
 @dataclass

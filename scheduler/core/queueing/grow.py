@@ -12,8 +12,8 @@ from scheduler.core.model.snapshot import Snapshot
 from scheduler.core.model.types import Placement, Role, TaskPlacement, WaitingJob, sum_quota_usage
 from scheduler.core.placement.gang_placement import place_gang
 from scheduler.core.queueing.cycle_context import Cycle
-from scheduler.core.quota.cell_limits import build_cell_constraint
 from scheduler.core.quota.limits import borrow_refusals, hold_refusals, is_within_guarantee, spare_milli
+from scheduler.core.quota.whole_node_guarantees import build_cell_constraint
 
 
 def grow_gangs(cycle: Cycle) -> None:

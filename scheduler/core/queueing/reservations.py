@@ -17,7 +17,7 @@ from scheduler.core.placement.gang_placement import UNLIMITED_QUOTA, place_gang
 from scheduler.core.placement.scores import ScoredSnapshot, ScoreTable
 from scheduler.core.placement.shortfall import Shortfall
 from scheduler.core.queueing.release_times import ReleaseTimes, TaskRows, estimate_stay
-from scheduler.core.quota.cell_limits import CellConstraint
+from scheduler.core.quota.whole_node_guarantees import CellConstraint
 
 MAINTENANCE_JOB = -1
 """Job number of maintenance reservations."""

@@ -6,7 +6,7 @@ import pytest
 
 from cluster.agents import approve_agent, check_agents
 from cluster.models import NodeState
-from events.bus import SYSTEM
+from events.record_and_publish import SYSTEM
 from jobs.models import Job
 from runtimes.contract.node import NodeView
 from scheduler.inventory.nodes import record_inventory

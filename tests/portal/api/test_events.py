@@ -11,8 +11,8 @@ from django.db import connection, connections, transaction
 from django.test import AsyncClient
 
 from accounts.models import ApiToken, Membership
-from events.bus import SYSTEM, record
 from events.models import Event
+from events.record_and_publish import SYSTEM, record
 from jobs.control import hold_job
 from portal.api.events import events, hub
 from portal.api.events.order import SettledIds

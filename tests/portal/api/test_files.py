@@ -19,8 +19,8 @@ from django.utils import timezone
 
 from accounts.models import TeamRole
 from files import uploads, usage
+from files.file_areas import find_file_area
 from files.models import PlaceUsage, Upload
-from files.user_areas import find_file_area
 from runtimes.storage.areas import get_area_path
 from runtimes.storage.file_child import PART
 from tests import make
@@ -40,9 +40,9 @@ def store(tmp_path, settings):
 @pytest.fixture
 def home(cast, store):
     """Where ada's home lies."""
-    shelf = find_file_area(cast.ada, "home")
-    shelf.store.list_folder()
-    return get_area_path(store, shelf.place)
+    area = find_file_area(cast.ada, "home")
+    area.store.list_folder()
+    return get_area_path(store, area.area_id)
 
 
 @pytest.fixture
@@ -51,9 +51,9 @@ async def committed(transactional_db, store):
 
     def build():
         ada = make.cast().ada
-        shelf = find_file_area(ada, "home")
-        shelf.store.list_folder()
-        return Api(make.token(ada)), get_area_path(store, shelf.place)
+        area = find_file_area(ada, "home")
+        area.store.list_folder()
+        return Api(make.token(ada)), get_area_path(store, area.area_id)
 
     yield await sync_to_async(build)()
     await sync_to_async(connections.close_all)()
@@ -211,28 +211,28 @@ def test_what_a_measurement_saw_is_not_counted_twice(ada, cast, settings):
     settings.TESSERA_HOME_BYTES = 1_000_000
     id = begin(ada, "a", 600_000).json()["id"]
     piece(ada, id, 0, os.urandom(400_000))
-    shelf = find_file_area(cast.ada, "home")
-    usage.measure_usage(shelf.place, within_s=5)
-    used = usage.load_used(shelf)
+    area = find_file_area(cast.ada, "home")
+    usage.measure_usage(area.area_id, within_s=5)
+    used = usage.load_used(area)
     assert 400_000 <= used.bytes < 450_000 and 600_000 <= used.promised < 650_000
     assert piece(ada, id, 400_000, os.urandom(200_000)).json()["done"]
-    assert 600_000 <= usage.load_used(shelf).bytes < 650_000
+    assert 600_000 <= usage.load_used(area).bytes < 650_000
 
 
 def test_what_is_deleted_is_free_at_once_and_nothing_is_walked_for_it(ada, cast, home, settings, monkeypatch):
     settings.TESSERA_HOME_BYTES = 1_000_000
     send(ada, "measured", os.urandom(300_000))
-    shelf = find_file_area(cast.ada, "home")
-    usage.measure_usage(shelf.place, within_s=5)
+    area = find_file_area(cast.ada, "home")
+    usage.measure_usage(area.area_id, within_s=5)
     send(ada, "sent-since", os.urandom(300_000))
     monkeypatch.setattr(usage, "measure_area", None)
     for name, left in (("sent-since", 300_000), ("measured", 0)):
         ada.client.delete(f"/api/v1/files/content?path={name}", headers=ada.headers)
-        assert left <= usage.load_used(shelf).bytes < left + 20_000
+        assert left <= usage.load_used(area).bytes < left + 20_000
     assert begin(ada, "more", 950_000).status_code == 201
     PlaceUsage.objects.update(bytes=10)
-    usage.record_removal(area=shelf, freed_bytes=10_000)  # more than anybody counted
-    assert usage.load_used(shelf).bytes == 0
+    usage.record_removal(area=area, freed_bytes=10_000)  # more than anybody counted
+    assert usage.load_used(area).bytes == 0
 
 
 def test_looking_and_sending_measure_nothing_twice(ada, home, monkeypatch):

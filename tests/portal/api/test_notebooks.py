@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from django.db import connection
 
-from files.user_areas import find_file_area
+from files.file_areas import find_file_area
 from jobs.models import Job
 from notebooks.models import Notebook
 from portal.api.about import describe
@@ -31,10 +31,10 @@ def explore(ada):
 @pytest.fixture
 def folder(cast, settings):
     """Where ada's notebook keeps its files, with one in it."""
-    shelf = find_file_area(cast.ada, "home")
+    area = find_file_area(cast.ada, "home")
     for name in ("notebooks", "notebooks/explore"):
-        shelf.store.make_folder(name)
-    path = get_area_path(settings.TESSERA_FILES, shelf.place) / "notebooks/explore"
+        area.store.make_folder(name)
+    path = get_area_path(settings.TESSERA_FILES, area.area_id) / "notebooks/explore"
     (path / "Untitled.ipynb").write_text("{}")
     return path
 

@@ -8,8 +8,8 @@ import pytest
 from accounts.models import Team, User
 from cluster.models import Gpu, Node, Pool, Window
 from common.errors import InvalidInput
-from events.bus import Actor
 from events.models import Event
+from events.record_and_publish import Actor
 from events.transitions import Move, advance
 from portal.console.fields import cards_text, parse_cards
 from portal.console.quotas import text_bar

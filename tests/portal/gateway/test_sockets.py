@@ -9,7 +9,7 @@ from channels.layers import get_channel_layer
 from django.db import OperationalError
 
 from accounts.services import suspend_person
-from events.bus import publish_recheck
+from events.record_and_publish import publish_recheck
 from tests import make
 
 MIB = 1024 * 1024

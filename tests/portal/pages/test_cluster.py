@@ -6,7 +6,7 @@ import pytest
 from django.utils import timezone
 
 from cluster.models import Gpu, Node, Pool
-from events.bus import Actor
+from events.record_and_publish import Actor
 from events.transitions import Move, advance
 from jobs.models import Job
 from portal.access.redacted_rows import list_node_views

@@ -5,8 +5,8 @@ from asgiref.sync import async_to_sync
 from django.test import Client
 
 from accounts.models import TeamRole
+from files.file_areas import find_file_area
 from files.models import PlaceUsage
-from files.user_areas import find_file_area
 from runtimes.storage.areas import get_area_path
 from tests import make
 
@@ -39,9 +39,9 @@ def home(cast, store):
 
 
 def folder_of(person, place, store):
-    shelf = find_file_area(person, place)
-    shelf.store.list_folder()
-    return get_area_path(store, shelf.place)
+    area = find_file_area(person, place)
+    area.store.list_folder()
+    return get_area_path(store, area.area_id)
 
 
 def write(folder, name, data):

@@ -12,7 +12,7 @@ import yaml
 
 from runtimes.contract.errors import Unavailable
 from runtimes.images.names import RegistryLogin
-from runtimes.kubernetes.access.access import KubernetesAccess
+from runtimes.kubernetes.access.pod_access import KubernetesAccess
 from runtimes.kubernetes.api.client import MERGE_PATCH, ApiServer
 from runtimes.kubernetes.api.credentials import CredentialSource
 from runtimes.kubernetes.cluster.namespaces import build_network_policies, ensure_namespace

@@ -15,7 +15,7 @@ import pytest
 from dev.cluster.parts.storage import CLASS, PROVISIONER
 from runtimes.contract.container import ContainerView
 from runtimes.contract.task import Checkpoint, TaskSpec
-from runtimes.kubernetes.access.access import KubernetesAccess
+from runtimes.kubernetes.access.pod_access import KubernetesAccess
 from runtimes.kubernetes.api.client import MERGE_PATCH, ApiServer
 from runtimes.kubernetes.api.credentials import CredentialSource
 from runtimes.kubernetes.pods import names
@@ -98,7 +98,7 @@ class KubernetesWorld(World):
     def make_access(self) -> str:
         """Python text for a process of its own."""
         options = {**self.options, "kubeconfig": str(self.options["kubeconfig"])}
-        load = "from runtimes.kubernetes.access.access import KubernetesAccess"
+        load = "from runtimes.kubernetes.access.pod_access import KubernetesAccess"
         return f"{load}\naccess = lambda: KubernetesAccess(**{options!r})"
 
     def is_open(self, uuid: str) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from agent.gpu.mps import Daemon
+from agent.gpu.mps_daemon import Daemon
 from runtimes.contract.errors import Rejected
 from runtimes.contract.task import GpuShare
 from runtimes.local.slices import compute_sharing
@@ -96,7 +96,7 @@ def test_a_daemon_that_hangs_is_left_to_its_task_and_others_take_turns(world, do
     world.until(spec.uuid, "running")
     before = daemon_of(world)._processes()
     world.mps.behave("stuck")
-    monkeypatch.setattr("agent.gpu.mps.ANSWER_S", 0.5)
+    monkeypatch.setattr("agent.gpu.mps_daemon.ANSWER_S", 0.5)
     told = facts(world)
     assert told["compute"] == "turns" and "did not answer" in told["compute_words"]
     assert "job-7" not in told["compute_words"] and "job-7 main.0" in caplog.text
@@ -104,7 +104,7 @@ def test_a_daemon_that_hangs_is_left_to_its_task_and_others_take_turns(world, do
     assert world.log(view.uuid).strip() == "0"
     assert daemon_of(world)._processes() == before and world.view(spec.uuid).phase == "running"
     world.mps.behave("")
-    monkeypatch.setattr("agent.gpu.mps.ANSWER_S", 10.0)
+    monkeypatch.setattr("agent.gpu.mps_daemon.ANSWER_S", 10.0)
     world.runtime.stop(spec.uuid, 1, epoch=spec.epoch)
     world.until(spec.uuid, "exited")
     assert facts(world)["compute"] == "mps"

@@ -5,7 +5,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandParser
 
 from cluster.agents import invite_agent
-from events.bus import SYSTEM
+from events.record_and_publish import SYSTEM
 
 
 class Command(BaseCommand):

@@ -49,7 +49,7 @@ def probe_isolation(scratch: Path, run_dir: Path) -> Isolation:
 
 def probe_memory() -> MemoryControl:
     mounts, own = _cgroup_mounts(), _own_cgroups()
-    for parent in _v2_candidates(mounts, own):
+    for parent in _create_v2_parents(mounts, own):
         if _trial(parent, partial(cgroups.make_memory_group, cgroups.V2), 64, 1000):
             pids = parent if _trial(parent, cgroups.make_pids_group, 1000) else ""
             return MemoryControl(cgroups.V2, parent, pids_parent=pids)
@@ -106,16 +106,16 @@ def _here(root: str, point: str, path: str) -> str:
     return point if inside.startswith("..") else os.path.normpath(os.path.join(point, inside))
 
 
-def _v2_candidates(mounts, own) -> list[str]:
+def _create_v2_parents(mounts, own) -> list[str]:
     found = []
     for kind, root, point, _ in mounts:
         if kind == "cgroup2":
             here = _here(root, point, own.get("", "/"))
             found += [os.path.join(parent, "tessera") for parent in (point, here, os.path.dirname(here))]
-    return [parent for parent in dict.fromkeys(found) if _delegate(parent)]
+    return [parent for parent in dict.fromkeys(found) if _create_delegated_group(parent)]
 
 
-def _delegate(parent: str) -> bool:
+def _create_delegated_group(parent: str) -> bool:
     """Create the group, with the controllers memory, cpu and pids as offered."""
     above = os.path.dirname(parent)
     try:

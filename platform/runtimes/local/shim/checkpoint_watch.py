@@ -13,7 +13,7 @@ import sys
 import time
 
 from runtimes.local.isolation import die_with_parent, drop_privileges, enter_namespaces
-from runtimes.local.shim.helpers import ReportPipe, spawn_helper
+from runtimes.local.shim.helper_processes import ReportPipe, spawn_helper
 from runtimes.local.taskdir import TaskDir
 from runtimes.storage.newest_change import find_newest_change
 

@@ -13,7 +13,7 @@ import sys
 import time
 
 from runtimes.local.isolation import die_with_parent
-from runtimes.local.shim.helpers import spawn_helper
+from runtimes.local.shim.helper_processes import spawn_helper
 
 FIRST_S, LONGEST_S = 0.5, 60.0
 """Pause after the first end, doubled with each further one."""

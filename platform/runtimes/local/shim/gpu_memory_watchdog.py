@@ -9,7 +9,7 @@ from contextlib import nullcontext
 
 from agent.gpu.policy import GpuPolicy
 from runtimes.local import isolation
-from runtimes.local.shim.helpers import ReportPipe, spawn_helper
+from runtimes.local.shim.helper_processes import ReportPipe, spawn_helper
 from runtimes.local.shim.output import CappedLog
 from runtimes.local.taskdir import TaskDir
 

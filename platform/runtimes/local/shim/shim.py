@@ -28,7 +28,7 @@ from runtimes.local.shim import cgroups, mounts
 from runtimes.local.shim.checkpoint_watch import CheckpointWatch
 from runtimes.local.shim.child import FORWARDED, become_job
 from runtimes.local.shim.gpu_memory_watchdog import GpuMemoryWatchdog
-from runtimes.local.shim.helpers import ReportPipe, spawn_helper, unregister
+from runtimes.local.shim.helper_processes import ReportPipe, spawn_helper, unregister
 from runtimes.local.shim.output import CappedLog
 from runtimes.local.taskdir import TaskDir, build_exit_record
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from agent.gpu.mps import CONTROL, Busy, Daemon, NoMps, build_client_env
+from agent.gpu.mps_daemon import CONTROL, Busy, Daemon, NoMps, build_client_env
 from runtimes.contract.node import GpuView
 from runtimes.contract.task import GpuShare
 from runtimes.gpu_sharing import SLICE

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agent.gpu.mps import Daemon, NoMps
+from agent.gpu.mps_daemon import Daemon, NoMps
 from agent.gpu.slice_selftest import Failed
 from runtimes import slice_library
 from runtimes.contract.task import TaskSpec

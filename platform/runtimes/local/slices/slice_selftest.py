@@ -17,7 +17,7 @@ from pathlib import Path
 import pynvml
 
 from agent.gpu.memory_by_process import read_memory_by_process
-from agent.gpu.mps import Daemon
+from agent.gpu.mps_daemon import Daemon
 from agent.gpu.slice_selftest import (
     LIMIT_MIB,
     PROGRAM,

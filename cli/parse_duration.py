@@ -3,7 +3,7 @@
 import re
 
 from cli.failures import USAGE, Failure
-from cli.output.text import plain
+from cli.output.safe_text import plain
 
 _DURATION = re.compile(r"(?:(\d{1,6})d)?(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,6})s?)?", re.ASCII)
 _SECONDS = (86_400, 3_600, 60, 1)

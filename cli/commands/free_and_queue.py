@@ -9,8 +9,8 @@ from cli.failures import NOT_FOUND, Failure
 from cli.following import WatchOption, show_repeatedly
 from cli.http.transport import Client
 from cli.output.cells import NONE, format_clock, format_gpus, format_wait_or_run, now, parse_time
+from cli.output.safe_text import plain
 from cli.output.table import Column
-from cli.output.text import plain
 from cli.session import Command, Session, new_commands
 
 commands = new_commands()

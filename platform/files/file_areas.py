@@ -26,8 +26,8 @@ class FileArea:
         return f"{TEAM}{self.team.name}" if self.team else HOME
 
     @property
-    def place(self) -> AreaId:
-        """The area's directory on disk."""
+    def area_id(self) -> AreaId:
+        """Which area it is: a person's home or a team's folder, by its account."""
         return AreaId("team", self.team.gid) if self.team else AreaId("home", self.user.uid)
 
     def name_of(self, path: str) -> str:
@@ -46,7 +46,7 @@ class FileArea:
     @property
     def store(self) -> FileStore:
         """Access to its files with the user's own rights."""
-        return FileStore(settings.TESSERA_FILES, self.place, uid=self.user.uid, gid=self._gid())
+        return FileStore(settings.TESSERA_FILES, self.area_id, uid=self.user.uid, gid=self._gid())
 
     def _gid(self) -> int:
         team = self.team or self.user.teams.order_by("memberships__pk").first()
