@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from math import isfinite
 
 from scheduler.core.forecast.calibration import MAX_PAST_FORECASTS, PastForecast, fit_calibration
+from scheduler.core.forecast.run_times import learn_run_times
 from scheduler.core.forecast.simulate import Simulation, SimulationStep
-from scheduler.core.forecast.start_forecast import build_ranges, learn_run_times, simulate_future
+from scheduler.core.forecast.start_forecast import build_ranges, simulate_future
 from scheduler.core.model.snapshot import Snapshot
 from scheduler.core.model.types import Policy, StartRange, WaitingJob
 from scheduler.core.queueing.cycle_context import CycleMemo

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from scheduler.core.model.requests import GangDemand, build_demand
+from scheduler.core.model.demand import GangDemand, build_demand
 from scheduler.core.model.snapshot import UNLIMITED, Snapshot
 from scheduler.core.model.types import Policy, Role, TaskResources, TypicalRequests, WaitingJob
 from scheduler.core.placement.fragmentation import UNACCEPTABLE_MILLI, RequestShape, most_frequent_requests

@@ -15,7 +15,8 @@ import numpy as np
 
 from bench.replays.gang_traces import TraceJob
 from bench.replays.published_scores import choose_first_cards
-from scheduler.core.model.requests import RequestClass, build_demand
+from scheduler.core.model.demand import build_demand
+from scheduler.core.model.requests import RequestClass
 from scheduler.core.model.snapshot import Snapshot
 from scheduler.core.model.types import Placement, Policy, Role, TaskResources, WaitingJob
 from scheduler.core.placement.gang_placement import UNLIMITED_QUOTA, place_gang

@@ -11,7 +11,8 @@ from django.utils import timezone
 from jobs.models import Job, Task
 from jobs.states import JobState
 from scheduler.core.forecast.calibration import MAX_PAST_FORECASTS, Calibration, PastForecast, fit_calibration
-from scheduler.core.forecast.start_forecast import RunTimeHistory, build_ranges, learn_run_times, simulate_future
+from scheduler.core.forecast.run_times import RunTimeHistory, learn_run_times
+from scheduler.core.forecast.start_forecast import build_ranges, simulate_future
 from scheduler.core.model.types import StartRange
 from scheduler.core.queueing.cycle_context import CycleMemo
 from scheduler.loading.snapshots import load_world

@@ -28,7 +28,6 @@ from scheduler.core.queueing.maintenance import find_nodes_in_maintenance
 from scheduler.health.installation_checks import run_installation_checks
 from scheduler.loading.cache_locations import list_content_keys
 from scheduler.loading.snapshots import World, load_world
-from scheduler.models import Lease
 from scheduler.preview.draft_checks import build_waiting_job, check_draft
 from scheduler.preview.feasibility_cache import check_once
 from scheduler.preview.forecast_recorder import FIRST, build_forecast, load_calibration, load_run_times
@@ -203,11 +202,6 @@ def list_capacity(user: User) -> list[PoolCapacity]:
     return [
         _capacity(world, place, user, teams_of[pool.pk], waiting[pool.pk]) for place, pool in enumerate(world.pools)
     ]
-
-
-def last_cycle() -> Lease | None:
-    """Return the scheduler's lease: its last cycle's end and duration."""
-    return Lease.objects.filter(name="cycle").first()
 
 
 def _reads(user: User, specs: Sequence[JobSpec]) -> set[str]:

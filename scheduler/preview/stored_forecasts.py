@@ -1,4 +1,4 @@
-"""Stored forecasts of job starts: what people are told, and how often it came true."""
+"""What the loops have stored for pages: the last cycle, and forecasts of starts with how often they came true."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -8,8 +8,8 @@ from django.utils import timezone
 
 from jobs.models import Job
 from jobs.states import JOB_ACTIVE, JobState
-from scheduler.core.forecast.start_forecast import LEAST_UNTIMED
-from scheduler.models import Forecast
+from scheduler.core.forecast.run_times import LEAST_UNTIMED
+from scheduler.models import Forecast, Lease
 
 MEASURED = timedelta(days=7)
 SLACK = timedelta(seconds=5)
@@ -51,6 +51,11 @@ def lacks_run_times(pool_id: int) -> bool:
         return False
     ended = untimed.filter(state__in=[JobState.SUCCEEDED, JobState.FAILED], started_at__isnull=False)
     return len(ended.order_by().values("pk")[:LEAST_UNTIMED]) < LEAST_UNTIMED
+
+
+def last_cycle() -> Lease | None:
+    """Return the scheduler's lease: its last cycle's end and duration."""
+    return Lease.objects.filter(name="cycle").first()
 
 
 def measure_coverage() -> Coverage | None:

@@ -3,15 +3,9 @@
 from dataclasses import replace
 from math import inf
 
+from scheduler.core.forecast.run_times import RunTimeHistory, learn_run_times
 from scheduler.core.forecast.simulate import Simulation
-from scheduler.core.forecast.start_forecast import (
-    MAX_STEPS,
-    RunTimeHistory,
-    draw_ends,
-    forecast_starts,
-    iterate_starts,
-    learn_run_times,
-)
+from scheduler.core.forecast.start_forecast import MAX_STEPS, draw_ends, forecast_starts, iterate_starts
 from scheduler.core.model.types import Policy, StartRange
 from tests.worlds import wants, world
 

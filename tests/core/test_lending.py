@@ -6,7 +6,8 @@ from math import inf
 import pytest
 
 from scheduler.core.cycle import run_cycle
-from scheduler.core.forecast.start_forecast import RunTimeHistory, forecast_starts
+from scheduler.core.forecast.run_times import RunTimeHistory
+from scheduler.core.forecast.start_forecast import forecast_starts
 from scheduler.core.model.types import Eviction, LendingWindow, Policy, StartRange
 from scheduler.core.placement.feasibility_when_empty import check_feasibility
 from tests.core.test_cycle import started, why

@@ -6,8 +6,9 @@ from math import inf
 import pytest
 
 from scheduler.core.cycle import run_cycle
+from scheduler.core.forecast.run_times import RunTimeHistory
 from scheduler.core.forecast.simulate import Simulation
-from scheduler.core.forecast.start_forecast import RunTimeHistory, forecast_starts
+from scheduler.core.forecast.start_forecast import forecast_starts
 from scheduler.core.model.types import Policy
 from scheduler.core.queueing.release_times import estimate_end
 from tests.worlds import wants, with_waiting, world

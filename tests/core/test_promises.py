@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from scheduler.core.cycle import run_cycle
 from scheduler.core.forecast.simulate import Simulation
-from scheduler.core.model.requests import build_demand
+from scheduler.core.model.demand import build_demand
 from scheduler.core.model.snapshot import Snapshot
 from scheduler.core.model.types import Placement, WaitingJob
 from scheduler.core.placement.feasibility_when_empty import check_feasibility

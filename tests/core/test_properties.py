@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from scheduler.core.cycle import run_cycle
-from scheduler.core.model.requests import build_demand
+from scheduler.core.model.demand import build_demand
 from scheduler.core.model.snapshot import Snapshot
 from scheduler.core.model.types import Policy, RunningJob
 from scheduler.core.placement.gang_placement import place_gang

@@ -6,7 +6,7 @@ from math import inf
 import pytest
 
 from scheduler.core.cycle import run_cycle
-from scheduler.core.forecast.start_forecast import RunTimeHistory
+from scheduler.core.forecast.run_times import RunTimeHistory
 from scheduler.core.forecast.start_suggestions import (
     find_helpful_changes,
     is_worthwhile,

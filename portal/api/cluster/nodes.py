@@ -10,7 +10,8 @@ from portal.access.redacted_rows import list_active_rows, list_node_views, list_
 from portal.api.cluster.shapes import GpuShape, NodeShape, QueueShape, RoomShape
 from portal.api.http.lists import FieldsQuery, all_of, list_of
 from portal.api.view import ApiView, read_query
-from scheduler.preview.preview import last_cycle, list_capacity
+from scheduler.preview.preview import list_capacity
+from scheduler.preview.stored_forecasts import last_cycle
 
 
 class PoolQuery(serializers.Serializer):

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 from django.utils import timezone
 
-from scheduler.preview.preview import last_cycle
+from scheduler.preview.stored_forecasts import last_cycle
 
 LATE_AFTER = timedelta(seconds=60)
 

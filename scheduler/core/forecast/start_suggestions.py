@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from math import inf
 from typing import Generic, TypeVar
 
+from scheduler.core.forecast.run_times import RunTimeHistory
 from scheduler.core.forecast.simulate import Simulation
-from scheduler.core.forecast.start_forecast import DrawnEnds, RunTimeHistory, build_range, draw_ends, iterate_starts
+from scheduler.core.forecast.start_forecast import DrawnEnds, build_range, draw_ends, iterate_starts
 from scheduler.core.model.snapshot import Snapshot
 from scheduler.core.model.types import LendingWindow, Plan, Policy, StartRange, WaitingJob
 from scheduler.core.queueing.cycle_context import CycleMemo

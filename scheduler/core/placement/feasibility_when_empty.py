@@ -2,16 +2,9 @@
 
 import numpy as np
 
+from scheduler.core.model.demand import GangDemand, build_demand
 from scheduler.core.model.lending import find_reach_at, find_reach_over_windows
-from scheduler.core.model.requests import (
-    OWN_POOL,
-    GangDemand,
-    RequestClass,
-    acceptable_kinds_mask,
-    build_demand,
-    list_kinds,
-    list_windows,
-)
+from scheduler.core.model.requests import OWN_POOL, RequestClass, acceptable_kinds_mask, list_kinds, list_windows
 from scheduler.core.model.snapshot import Snapshot
 from scheduler.core.model.types import Placement, Refusal, Role, WaitingJob
 from scheduler.core.placement.gang_placement import UNLIMITED_QUOTA, place_gang

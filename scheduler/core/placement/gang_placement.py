@@ -1,6 +1,7 @@
 """Placement of a gang on nodes and cards: all tasks or none."""
 
-from scheduler.core.model.requests import GangDemand, RequestClass, extra_milli
+from scheduler.core.model.demand import GangDemand, extra_milli
+from scheduler.core.model.requests import RequestClass
 from scheduler.core.model.snapshot import Snapshot
 from scheduler.core.model.types import CardShare, Placement, Role, TaskPlacement, TaskResources, WaitingJob
 from scheduler.core.placement.scores import ScoreTable

@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from scheduler.core.model.requests import GangDemand, RequestClass
+from scheduler.core.model.demand import GangDemand
+from scheduler.core.model.requests import RequestClass
 from scheduler.core.model.snapshot import Snapshot
 from scheduler.core.model.types import GPU_MILLI, Placement, RunningJob, WaitingJob
 from scheduler.core.placement.gang_placement import UNLIMITED_QUOTA, place_gang

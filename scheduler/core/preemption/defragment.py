@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Sequence
 
-from scheduler.core.model.requests import GangDemand, build_demand
+from scheduler.core.model.demand import GangDemand, build_demand
 from scheduler.core.model.snapshot import Snapshot
 from scheduler.core.model.types import Placement, Policy, Role, RunningJob, TaskPlacement, TaskResources, WaitingJob
 from scheduler.core.placement.gang_placement import UNLIMITED_QUOTA, place_gang

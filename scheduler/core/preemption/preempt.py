@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from scheduler.core.model.requests import GangDemand, RequestClass
+from scheduler.core.model.demand import GangDemand
+from scheduler.core.model.requests import RequestClass
 from scheduler.core.model.snapshot import Snapshot
 from scheduler.core.model.types import CPU_MILLI, GPU_MILLI, Eviction, RunningJob, WaitingJob
 from scheduler.core.placement.scores import ScoredSnapshot, ScoreTable, score_nodes

@@ -11,7 +11,8 @@ from itertools import islice
 
 import numpy as np
 
-from scheduler.core.model.requests import GangDemand, RequestClass
+from scheduler.core.model.demand import GangDemand
+from scheduler.core.model.requests import RequestClass
 from scheduler.core.model.snapshot import Snapshot
 from scheduler.core.model.types import RunningJob, WaitingJob
 from scheduler.core.placement.scores import ScoredSnapshot, ScoreTable

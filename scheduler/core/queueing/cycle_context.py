@@ -6,8 +6,9 @@ from functools import cached_property
 from math import inf
 from typing import Any
 
+from scheduler.core.model.demand import GangDemand, build_demand
 from scheduler.core.model.lending import find_reach_at, find_reach_over_windows, list_borrowing_pools
-from scheduler.core.model.requests import OWN_POOL, GangDemand, build_demand
+from scheduler.core.model.requests import OWN_POOL
 from scheduler.core.model.snapshot import Snapshot
 from scheduler.core.model.types import (
     GPU_MILLI,

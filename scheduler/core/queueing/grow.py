@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from scheduler.core.model.requests import GangDemand, build_demand
+from scheduler.core.model.demand import GangDemand, build_demand
 from scheduler.core.model.snapshot import Snapshot
 from scheduler.core.model.types import Placement, Role, TaskPlacement, WaitingJob, sum_quota_usage
 from scheduler.core.placement.gang_placement import place_gang

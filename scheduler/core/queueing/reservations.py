@@ -9,7 +9,8 @@ from math import inf
 
 import numpy as np
 
-from scheduler.core.model.requests import OWN_POOL, GangDemand, RequestClass
+from scheduler.core.model.demand import GangDemand
+from scheduler.core.model.requests import OWN_POOL, RequestClass
 from scheduler.core.model.snapshot import Snapshot
 from scheduler.core.model.types import CardShare, MaintenanceWindow, Placement, Policy, TaskPlacement, WaitingJob
 from scheduler.core.placement.filters import find_eligible_cards

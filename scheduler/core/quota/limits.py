@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from scheduler.core.model.requests import GangDemand
+from scheduler.core.model.demand import GangDemand
 from scheduler.core.model.snapshot import Snapshot
 from scheduler.core.model.types import CPU_MILLI, GPU_MILLI, RESOURCES, Refusal, WaitingJob
 from scheduler.core.quota.cells import roll_up_teams, unused_by_team

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from scheduler.core.model.requests import OWN_POOL, GangDemand, list_kinds
+from scheduler.core.model.demand import GangDemand
+from scheduler.core.model.requests import OWN_POOL, list_kinds
 from scheduler.core.model.snapshot import Snapshot
 from scheduler.core.model.types import GPU_MILLI, Refusal, TaskPlacement, TaskResources, WaitingJob
 from scheduler.core.quota.cells import CellUsage, has_cells

@@ -11,8 +11,9 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from scheduler.core.cycle import run_cycle
 from scheduler.core.cycle_dump import CycleDump, InvalidDump, decode_dump, encode_value
+from scheduler.core.model.demand import build_demand
 from scheduler.core.model.lending import find_reach_at
-from scheduler.core.model.requests import RequestClass, build_demand
+from scheduler.core.model.requests import RequestClass
 from scheduler.core.model.snapshot import Snapshot
 from scheduler.core.model.types import Placement, Plan, Policy, Refusal, TaskPlacement, WaitingJob
 from scheduler.core.placement.scores import score_nodes
