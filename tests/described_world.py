@@ -69,6 +69,9 @@ class World:
         stopped = make.job(cast.ada, pool="dev", name="stopped", labels={"exp": "a"})
         make.start(stopped)
         make.end(stopped, TaskState.FAILED, "exit_nonzero", 1)
+        lost = make.job(cast.ada, pool="dev", name="lost")
+        make.start(lost)
+        make.move(lost.newest_tasks.get(), TaskState.LOST)
         waiting, others = make.job(cast.ada, gpu="1", pool="train"), make.job(cast.bob, gpu="1", pool="train")
         notices = [notify(user_id=cast.ada.pk, kind="job_failed", about=stopped, params={"name": "stopped"})]
         key = add_ssh_key(user=cast.ada, key=make.ssh_key(), name="laptop")
@@ -86,7 +89,7 @@ class World:
         )
         self.keep_files()
         self.path = {
-            "job_id": [job.public_id for job in (running, stopped, waiting, others)],
+            "job_id": [job.public_id for job in (running, stopped, lost, waiting, others)],
             "notebook_id": [still.public_id, works.public_id],
             "name": [cast.node.name, cast.dev.name],
             "digest": [code.digest],
@@ -110,6 +113,8 @@ class World:
             "ids": [self.path["job_id"], [notice.pk for notice in notices]],
             "gpu": ["0", "1/4"],
             "hours": [1],
+            "why": ["its disk was replaced"],
+            "task": ["", "main.0"],
             "days": [1],
             "confirm": [still.name],
             "scopes": [["jobs:read"]],

@@ -108,7 +108,7 @@ BUGS = (
     Bug("the next attempt has no tasks", lifecycle.requeue_job, without_call("begin_attempt")),
     Bug("an elastic gang waits with its most", lifecycle.begin_attempt, replacing("role['min']", "role['max']")),
     Bug("a gang grows in its first attempt", lifecycle.add_tasks, replacing("job.attempt", "1")),
-    Bug("the job is not read anew", control.end_job, without_call("refresh_from_db")),
+    Bug("a request to stop is not written", control.end_jobs, without_call("update")),
     Bug(
         "a role that is done does not end its job",
         lifecycle._begin_columns,

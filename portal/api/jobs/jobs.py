@@ -205,7 +205,7 @@ class SettleAsk(serializers.Serializer):
 
 
 class JobSettle(ApiView):
-    scopes = {"POST": ("jobs:write",)}
+    scopes = {"POST": ("cluster:write",)}
     operations = {"POST": "settle_job"}
     refusals = {"POST": ("409",)}
 
