@@ -6,6 +6,7 @@ import ipaddress
 import os
 import shutil
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,6 +37,7 @@ CHROMIUM_ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-net
 NO_BROWSER = "NO CHROMIUM: the browser tests were skipped. Install chromium or set TESSERA_CHROMIUM."
 KEPT_TABLES = {"django_content_type", "auth_permission"}  # of the migrations, and the same for ever
 TIMEOUT_S = 400
+SESSIONS_END_S = 5
 NO_GPU = "NO NVIDIA GPU: the GPU tests were skipped."
 
 real_connect, real_connect_ex = socket.socket.connect, socket.socket.connect_ex
@@ -130,6 +132,21 @@ def pytest_sessionfinish(session):
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if REQUIRED and reporter and reporter.stats.get("skipped"):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup, django_db_blocker):
+    """Before the database is dropped, wait for sessions of processes that were killed a moment ago, then end them."""
+    yield
+    with django_db_blocker.unblock(), connection.cursor() as cursor:
+        others = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        until = time.monotonic() + SESSIONS_END_S
+        while time.monotonic() < until:
+            cursor.execute(f"SELECT count(*) {others}")
+            if cursor.fetchone() == (0,):
+                return
+            time.sleep(0.1)
+        cursor.execute(f"SELECT pg_terminate_backend(pid, 5000) {others}")
 
 
 @pytest.fixture(scope="session", autouse=True)
