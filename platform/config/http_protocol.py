@@ -35,6 +35,8 @@ class BoundedHttp(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self.in_head:
             self.head_bytes += len(data)
+            if self.timer is None:  # also for empty lines, with which no request begins
+                self._wait()
         super().data_received(data)
         if self.in_head and self.head_bytes > HEAD_BYTES and not self.transport.is_closing():
             self._refuse(431, HEAD_TOO_LARGE)

@@ -106,6 +106,15 @@ async def test_headers_that_do_not_end_are_answered_and_closed(port, sent, monke
         assert b"HTTP/1.1 408 " in await asyncio.wait_for(reader.read(), PATIENCE_S)
 
 
+async def test_empty_lines_after_a_request_hold_no_connection(port, monkeypatch):
+    monkeypatch.setattr(http_protocol, "PATIENCE_S", 0.1)
+    async with connection(port) as (reader, writer):
+        writer.write(GET + b"\r\n")
+        assert (await reader.readuntil(b"ok")).startswith(b"HTTP/1.1 200 ")
+        writer.write(b"\r\n")
+        assert b"HTTP/1.1 408 " in await asyncio.wait_for(reader.read(), PATIENCE_S)
+
+
 async def test_a_connection_without_a_request_is_closed_without_a_word(port, monkeypatch):
     monkeypatch.setattr(http_protocol, "PATIENCE_S", 0.1)
     assert await answer_to(port) == b""
