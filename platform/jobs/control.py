@@ -112,14 +112,14 @@ def settle_job(*, actor: User, job: Job, why: str, task: str = "") -> Job:
     require(actor, "job.settle")
     why = _read_why(why)
     job = lock_job(job.pk)
-    lost = [one for one in load_attempt(job) if one.state == TaskState.LOST and task in ("", _name(one))]
+    lost = [one for one in load_attempt(job) if one.state == TaskState.LOST and task in ("", one.name)]
     if not lost:
         raise Conflict("only_lost_tasks")
     for node in Node.objects.filter(pk__in=[one.node_id for one in lost]).order_by("name"):
         if is_silent(node):
             raise Conflict("settle_silent_node", node=node.name)
     Task.objects.filter(pk__in=[one.pk for one in lost]).update(settled={"by": actor.username, "why": why})
-    record(job, "settled", actor=actor.as_actor, params={"tasks": [_name(one) for one in lost], "why": why})
+    record(job, "settled", actor=actor.as_actor, params={"tasks": [one.name for one in lost], "why": why})
     hint("reconcile")
     return load_with_names(job)
 
@@ -147,7 +147,3 @@ def _read_why(why: str) -> str:
     if len(why) > MOST_WHY:
         raise InvalidInput([FieldError("/why", "too_long", {"max": MOST_WHY})])
     return why
-
-
-def _name(task: Task) -> str:
-    return f"{task.role}.{task.rank}"

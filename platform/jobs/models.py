@@ -236,7 +236,12 @@ class Task(models.Model):
         indexes = [models.Index(fields=["state"], name="holding_tasks", condition=Q(state__in=sorted(HOLDING)))]
 
     def __str__(self) -> str:
-        return f"{self.job.public_id} {self.role}.{self.rank}"
+        return f"{self.job.public_id} {self.name}"
+
+    @property
+    def name(self) -> str:
+        """Its name within its job, such as worker.1."""
+        return f"{self.role}.{self.rank}"
 
     @property
     def public_id(self) -> str:

@@ -66,7 +66,7 @@ def resize_job(*, actor: User, job: Job, gpu: object, task: str = "", able: bool
     _check_room(changes)
     for change in changes:
         Task.objects.filter(pk=change.task.pk).update(resize=build_wish(change, ask, actor.username))
-    names = [_name(change.task) for change in changes]
+    names = [change.task.name for change in changes]
     params = {"gpu": ask.text, "tasks": names}
     record(job, "resize_requested", actor=actor.as_actor, params=params)
     hint("reconcile")
@@ -88,7 +88,7 @@ def _read_ask(gpu: object) -> GpuAsk:
 def _choose(job: Job, name: str) -> Sequence[Task]:
     running = [task for task in load_attempt(job) if task.state == TaskState.RUNNING]
     if name:
-        running = [task for task in running if name == _name(task)]
+        running = [task for task in running if name == task.name]
         if not running:
             raise InvalidInput([FieldError("/task", "no_such_task", {"got": name[:80]})])
     chosen = [task for task in running if _has_slice(task)] or running
@@ -128,7 +128,7 @@ def _check_use(change: Change) -> Change:
             continue
         if use["used_mib"] > wanted:
             used = show_memory(use["used_mib"])
-            raise Conflict("resize_below_use", used=used, asked=show_memory(wanted), task=_name(change.task))
+            raise Conflict("resize_below_use", used=used, asked=show_memory(wanted), task=change.task.name)
         if use.get("compute") == BY_MPS and change.more_mib > 0:
             raise Conflict("resize_by_mps")
     return change
@@ -162,10 +162,6 @@ def build_wish(change: Change, ask: GpuAsk, by: str) -> dict[str, Any]:
         "milli": gpu_milli(held, change.gpu.sellable_mib),
         "open": True,
     }
-
-
-def _name(task: Task) -> str:
-    return f"{task.role}.{task.rank}"
 
 
 FIELDS = ("uuid", "limit_mib", "used_mib", "peak_mib", "refused", "watched", "over")

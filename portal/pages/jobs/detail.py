@@ -89,7 +89,7 @@ class TaskRow:
     def __init__(self, task: Task, alone: bool, part: str, rights: JobRights):
         self.task = task
         self.part = part
-        self.label = task.role if alone else f"{task.role}.{task.rank}"
+        self.label = task.role if alone else task.name
         runs = task.state == TaskState.RUNNING
         whole_name = task.job.public_id if alone else f"{task.job.public_id}.{self.label}"
         self.terminal = whole_name if runs and rights.may("job.enter", task.job) else ""
