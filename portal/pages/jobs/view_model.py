@@ -193,7 +193,7 @@ class JobView:
         """Return what follows from it, such as what one of several tasks is short of."""
         return self.reasons[1:]
 
-    @property
+    @cached_property
     def starts(self) -> str:
         """When it is forecast to start, or ""."""
         return describe_start(load_forecasts([self.job]).get(self.job.pk)) if self.is_waiting else ""

@@ -181,8 +181,9 @@ def _reservation_limit(cycle: Cycle, job: WaitingJob) -> int:
 
 def _place_without_delay(cycle: Cycle, job: WaitingJob, shape: JobClass) -> Placement | None:
     """Place the job where it delays no reservation, or record that there is no such place."""
-    ends_at = cycle.now if cycle.may_delay_reservations(job) else cycle.stays_until(job)
-    if shape.is_blocked(ends_at) or shape.cell_refusals(job, cycle.stays_until(job)):
+    stays_until = cycle.stays_until(job)
+    ends_at = cycle.now if cycle.may_delay_reservations(job) else stays_until
+    if shape.is_blocked(ends_at) or shape.cell_refusals(job, stays_until):
         return None
     spare, keep = cycle.spare_milli(job), cycle.cell_constraint(job, shape.demand)
     kinds = shape.demand.affordable_kinds(spare)
