@@ -84,11 +84,7 @@ def act_on_job(request: HttpRequest, job_id: str, service: Callable[..., Job]) -
 @signed_in
 def resize(request: HttpRequest, job_id: str) -> HttpResponse:
     """Resize a job's slices, with refusals as messages."""
-    try:
-        return _do(request, job_id, partial(resize_job, gpu=request.POST.get("gpu", ""), able=runtime_resizes()))
-    except (InvalidInput, Conflict) as error:
-        messages.error(request, describe_refusal(error))
-    return _back(request, job_id)
+    return _try(request, job_id, partial(resize_job, gpu=request.POST.get("gpu", ""), able=runtime_resizes()))
 
 
 @require_POST
@@ -97,23 +93,15 @@ def change(request: HttpRequest, job_id: str) -> HttpResponse:
     """Apply a suggestion to a waiting job, with refusals as messages."""
     field, value = request.POST.get("field", ""), request.POST.get("value", "")
     changes = {field: read_change_value(field, value)}
-    try:
-        act = partial(change_job, changes=changes, check=check_possible, containers=runtime_has_containers())
-        return _do(request, job_id, act)
-    except (InvalidInput, Impossible, Conflict) as error:
-        messages.error(request, describe_refusal(error))
-    return _back(request, job_id)
+    can = {"check": check_possible, "containers": runtime_has_containers()}
+    return _try(request, job_id, partial(change_job, changes=changes, **can))
 
 
 @require_POST
 @signed_in
 def settle(request: HttpRequest, job_id: str) -> HttpResponse:
     """Settle a job's lost tasks, with refusals as messages."""
-    try:
-        return _do(request, job_id, partial(settle_job, why=request.POST.get("why", "")))
-    except (InvalidInput, Conflict) as error:
-        messages.error(request, describe_refusal(error))
-    return _back(request, job_id)
+    return _try(request, job_id, partial(settle_job, why=request.POST.get("why", "")))
 
 
 @require_safe
@@ -142,6 +130,15 @@ async def read_log(task: str) -> AsyncIterator[bytes]:
 
 def _do(request: HttpRequest, job_id: str, act: Callable[..., Job]) -> HttpResponse:
     act(actor=request.user, job=find_job(request.user, job_id))
+    return _back(request, job_id)
+
+
+def _try(request: HttpRequest, job_id: str, act: Callable[..., Job]) -> HttpResponse:
+    """Act on the job, and tell a refusal as a message on its page."""
+    try:
+        return _do(request, job_id, act)
+    except (InvalidInput, Impossible, Conflict) as error:
+        messages.error(request, describe_refusal(error))
     return _back(request, job_id)
 
 
