@@ -218,7 +218,7 @@ MIDDLEWARE = [
     "django.contrib.sessions.middleware.SessionMiddleware",
     "portal.middleware.SecurityHeadersMiddleware",
     "portal.middleware.SameOriginMiddleware",
-    "portal.middleware.HealthMiddleware",
+    "portal.health.HealthMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",

@@ -6,7 +6,7 @@ import pytest
 from django.db import connections
 from django.test import Client
 
-from portal import middleware
+from portal import health
 
 AWAY = {"ok": False, "database": "does not answer"}
 
@@ -14,7 +14,7 @@ AWAY = {"ok": False, "database": "does not answer"}
 @pytest.fixture
 def kubelet(monkeypatch):
     """Probes a pod by its address, which is in no list of hosts."""
-    monkeypatch.setattr(middleware, "database_probe", middleware.DatabaseProbe())
+    monkeypatch.setattr(health, "database_probe", health.DatabaseProbe())
     return Client(HTTP_HOST="10.244.3.7:8470")
 
 
@@ -45,10 +45,10 @@ def test_a_frozen_database_holds_no_probe_and_one_thread(kubelet, frozen, monkey
     began, threads = monotonic(), active_count()
     assert kubelet.get("/readyz").status_code == 503
     assert monotonic() - began < 5
-    monkeypatch.setattr(middleware, "PROBE_S", 0.01)
+    monkeypatch.setattr(health, "PROBE_S", 0.01)
     assert [kubelet.get("/readyz").status_code for _ in range(5)] == [503] * 5
     assert active_count() == threads + 1
     frozen.close()  # its end frees who waits
     monkeypatch.undo()
-    monkeypatch.setattr(middleware, "PROBE_AGAIN_S", 0)
+    monkeypatch.setattr(health, "PROBE_AGAIN_S", 0)
     assert kubelet.get("/readyz").status_code == 200
