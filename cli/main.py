@@ -44,7 +44,12 @@ COMMANDS = {
     "queue": ("free_and_queue", "Everybody's waiting and running jobs."),
     "images": ("images", "Images by name: ls, add, set, rm."),
     "registries": ("images", "Logins at image registries: ls, add, set, rm."),
-    "agent": ("node_agents", "Machines' agents: add, ls, show, approve, revoke."),
+    "agent": ("administration", "Machines' agents: add, ls, show, approve, revoke."),
+    "backup": (
+        "administration",
+        "For the platform's admin, on its machine: back up database, files, logs and secrets.",
+    ),
+    "backup-key": ("administration", "For the platform's admin: make the key that opens the secrets of backups."),
     "doctor": ("doctor", "Check address, token, versions and tools."),
     "version": ("account", "The versions of this command and of the platform."),
 }

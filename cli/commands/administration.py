@@ -1,5 +1,9 @@
-"""`agent`: invite, list, approve and revoke node agents."""
+"""For admins: `agent` (node agents), and `backup`, `restore` and `backup-key` on the machine of the platform."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -15,6 +19,11 @@ from cli.session import Command, Session, new_commands
 commands = new_commands()
 agents = new_commands()
 commands.add_typer(agents, name="agent", help="Machines' agents: add, ls, show, approve, revoke.")
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = "config.embedded.copies"
+PASSED_ON = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
+"""The program that does it reads the options, and has their help."""
 
 Node = Annotated[str, typer.Argument(metavar="NODE", autocompletion=complete_agent_names)]
 COLUMNS = (
@@ -112,3 +121,29 @@ def _describe_card(gpu: dict[str, Any], now: dict[str, Any]) -> str:
 
 def _describe_held_back(agent: dict[str, Any]) -> list[str]:
     return [held["text"] for held in agent["held_back"]]
+
+
+@commands.command("backup", context_settings=PASSED_ON)
+def backup(ctx: typer.Context) -> None:
+    """Back up the platform of this machine while it runs."""
+    _run("backup", ctx.args)
+
+
+@commands.command("backup-key", context_settings=PASSED_ON)
+def backup_key(ctx: typer.Context) -> None:
+    """Make the key that opens the secrets of backups."""
+    _run("backup-key", ctx.args)
+
+
+def _run(command: str, arguments: list[str]) -> None:
+    if not (ROOT / "platform/config/embedded/copies.py").exists():
+        name = command.replace("-", "_")
+        raise Failure(
+            USAGE,
+            f"`tessera {command}` runs in the checkout that the platform runs from, and this is none.",
+            f"In containers: docker compose exec worker python manage.py {name}, or",
+            f"kubectl -n tessera-system exec deployment/tessera-worker -c worker -- python manage.py {name}",
+        )
+    path = os.pathsep.join([str(ROOT), str(ROOT / "platform")])
+    done = subprocess.run([sys.executable, "-m", PROGRAM, command, *arguments], env={**os.environ, "PYTHONPATH": path})
+    raise typer.Exit(done.returncode)
