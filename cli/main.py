@@ -28,7 +28,7 @@ COMMANDS = {
     "release": ("job_actions", "Let held jobs start."),
     "change": (
         "job_actions",
-        "Change what a waiting job asks for: gpu, cpu, memory, nodes, pool, time, max_time, preemptible.",
+        "Change what a waiting job asks for: gpu, cpu, memory, nodes, pool, time, max_time, preemptible, priority.",
     ),
     "resize": ("job_actions", "Give the slices of a running job another size."),
     "settle": ("job_actions", "End tasks that their machine does not know any more, as an administrator."),
@@ -41,6 +41,7 @@ COMMANDS = {
     "ssh-config": ("ssh", "Let plain ssh, scp, rsync, sftp and VS Code know your notebooks and jobs by name."),
     "ssh-key": ("ssh_keys", "SSH keys: add, ls, rm."),
     "free": ("free_and_queue", "What is free for you now."),
+    "quota": ("free_and_queue", "What your teams may hold, and what high priority costs them."),
     "queue": ("free_and_queue", "Everybody's waiting and running jobs."),
     "images": ("images", "Images by name: ls, add, set, rm."),
     "registries": ("images", "Logins at image registries: ls, add, set, rm."),

@@ -133,7 +133,10 @@ def login(person: User, team: Team | None = None, password: str = "s3cret") -> L
 
 
 def pool(name: str = "dev", **fields) -> Pool:
-    return Pool.objects.filter(name=name).first() or Pool.objects.create(name=name, **fields)
+    """High priority costs nothing there, if nothing else is said."""
+    return Pool.objects.filter(name=name).first() or Pool.objects.create(
+        name=name, **{"high_priority": "free", **fields}
+    )
 
 
 def window(lender: Pool, borrower: Pool, **fields) -> Window:
@@ -185,7 +188,7 @@ def start(job: Job, *cards: Gpu, node: Node | None = None, state: str = TaskStat
     requests = {role["role"]: role["request"] for role in job.gang}
     places = [_place(task, requests[task.role], job.pool, cards, node) for task in job.newest_tasks]
     epoch = Lease.objects.get_or_create(name="cycle", defaults={"epoch": 1})[0].epoch
-    start_jobs([StartJob(job.pk, tuple(places))], epoch)
+    start_jobs([StartJob(job.pk, tuple(places), revision=job.revision)], epoch)
     return [move(task, state) for task in job.newest_tasks]
 
 

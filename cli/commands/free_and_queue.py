@@ -1,4 +1,4 @@
-"""`free` and `queue`."""
+"""`free`, `quota` and `queue`."""
 
 from typing import Annotated, Any
 
@@ -24,6 +24,14 @@ FREE = (
     Column("YOU MAY START", right=True),
     Column("WAITING", right=True),
 )
+QUOTA = (
+    Column("TEAM", least=5),
+    Column("POOL", least=5),
+    Column("GPUS USED", right=True),
+    Column("GUARANTEED", right=True),
+    Column("LIMIT", right=True),
+    Column("HIGH PRIORITY", least=13),
+)
 QUEUE = (
     Column("POOL", least=5),
     Column("#", right=True),
@@ -43,6 +51,19 @@ def free(ctx: typer.Context, watch: WatchOption = False) -> None:
     session: Session = ctx.obj
     client = session.client()
     show_repeatedly(session, lambda: _show_free(session, client), watch)
+
+
+@commands.command("quota", cls=Command)
+def quota(ctx: typer.Context) -> None:
+    """What your teams may hold, and what high priority costs them."""
+    session: Session = ctx.obj
+    answer = session.client().get("/quotas")
+    found = answer["results"]
+    names = [f"{one['team']}/{one['pool']}" for one in found]
+    session.show_table(answer, names, QUOTA, [_quota_row(one) for one in found], "Your teams have no quota.")
+    for one, name in zip(found, names, strict=True):
+        if one["high_priority"]["price"] != "free":
+            session.print_note(f"{name}: {one['high_priority']['text']}")
 
 
 @commands.command("queue", cls=Command)
@@ -105,6 +126,19 @@ def _pool_row(pool: dict, of_pool: list[dict]) -> list[str]:
         pool["largest_slice"]["text"] if pool["shared"] and pool["largest_slice"]["value"] else NONE,
         format_cards(startable),
         str(pool["waiting"]),
+    ]
+
+
+def _quota_row(one: dict) -> list[str]:
+    gpu, price = one["gpu"], one["high_priority"]
+    left = price["budget"] and f"{price['budget']['left']:g} of {price['budget']['total']:g} GPU hours left"
+    return [
+        one["team"],
+        one["pool"],
+        gpu["used"]["text"],
+        gpu["guarantee"]["text"],
+        NONE if gpu["limit"]["value"] is None else gpu["limit"]["text"],
+        left or ("free" if price["price"] == "free" else "with consent"),
     ]
 
 

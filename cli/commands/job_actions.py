@@ -81,9 +81,9 @@ def change(
     job_id: Annotated[str, typer.Argument(metavar="ID", autocompletion=complete_open_job_ids)],
     settings: Annotated[list[str], typer.Argument(metavar="KEY=VALUE...", help="As in a job file, such as gpu=1/2.")],
 ) -> None:
-    """Change what a waiting job asks for: gpu, cpu, memory, nodes, pool, time, max_time, preemptible.
+    """Change what a waiting job asks for: gpu, cpu, memory, nodes, pool, time, max_time, preemptible, priority.
 
-    It keeps its id and its place in the queue.
+    It keeps its id and its place in the queue. A lead of its team may set its priority, too.
     """
     changes = {key: _read_value(value) for key, value in map(split_setting, settings)}
     job = ctx.obj.client().patch(job_path(job_id), changes)

@@ -1,10 +1,12 @@
 """Capacity of pools and default requests."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from django.db.models import Count, Min, Q
 
 from cluster.models import Gpu, Node, Pool, sellable_mib, sellable_milli
+from common.resources import GpuAsk, gpu_milli, rank_of, slice_of
 
 SMALLEST_CPU_MILLI = 50
 SMALLEST_MEMORY_MIB = 128
@@ -36,6 +38,18 @@ def kinds_of_cards(pool: Pool) -> list[Kind]:
         Kind(row["model"], row["product"], sellable_mib(*(row[name] for name in SELLS)))
         for row in alike.annotate(first=Min("pk")).order_by("first")
     ]
+
+
+def measure_ask(ask: GpuAsk, kinds: Iterable[Kind]) -> int:
+    """Return a task's thousandths of cards, by the first kind that it accepts."""
+    if ask.count == 0:
+        return 0
+    for card in kinds:
+        if rank_of(ask, card.model, card.product) is None:
+            continue
+        if share := slice_of(ask, card.sellable_mib):
+            return gpu_milli(share, card.sellable_mib) * ask.count
+    return 1000 * ask.count
 
 
 def share_of_card(pool: Pool) -> Share:

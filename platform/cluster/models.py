@@ -29,6 +29,14 @@ class Arrangement(models.TextChoices):
     SPREAD = "spread", _("emptiest machine first")
 
 
+class HighPriority(models.TextChoices):
+    """What high and urgent priority cost in a pool."""
+
+    FREE = "free", _("nothing")
+    BUDGET = "budget", _("GPU hours of the team’s weekly budget")
+    CONSENT = "consent", _("the consent of a lead of the team")
+
+
 WEIGHT = [MaxValueValidator(1000)]
 
 
@@ -87,6 +95,21 @@ class Pool(models.Model):
         _("higher priority preempts lower"),
         default=True,
         help_text=_("Only preemptible jobs are stopped. A team can always take back its guarantee."),
+    )
+    high_priority = models.CharField(
+        _("price of high priority"),
+        max_length=8,
+        choices=HighPriority.choices,
+        default=HighPriority.CONSENT,
+        db_default=HighPriority.FREE,  # pools from before it had a price
+        help_text=_("Asked for when a job is submitted or changed. Urgent priority always needs a lead, too."),
+    )
+    high_gpu_hours = models.PositiveIntegerField(
+        _("weekly budget of high priority, in GPU hours"),
+        default=168,
+        db_default=168,
+        validators=[MaxValueValidator(10_000_000)],
+        help_text=_("Of each team, where that is the price. A week begins on Monday, 00:00 UTC."),
     )
     short_first = models.BooleanField(
         _("short jobs go first"),

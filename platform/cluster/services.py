@@ -14,7 +14,17 @@ SHARING = (
     "allows_mps",
     "default_max_time_s",
 )
-WAITING = ("ageing_s", "reservations", "preempt", "short_first", "stop_longer", "most_stops", "max_grace_s")
+WAITING = (
+    "ageing_s",
+    "reservations",
+    "preempt",
+    "high_priority",
+    "high_gpu_hours",
+    "short_first",
+    "stop_longer",
+    "most_stops",
+    "max_grace_s",
+)
 PLACING = (
     "arrangement",
     "weight_useful",

@@ -62,6 +62,16 @@ class NotPermitted(PlatformError):
     code = "not_permitted"
 
 
+class ConsentNeeded(NotPermitted):
+    """Somebody else can give this priority; `leads` in params."""
+
+    code = "priority_needs_consent"
+
+    def __init__(self, **params):
+        self.errors = [FieldError("/priority", self.code if params["leads"] else f"{self.code}_of_admin", params)]
+        super().__init__(**params)
+
+
 class NotFound(PlatformError):
     """It does not exist, or the caller may not see it."""
 
@@ -107,6 +117,16 @@ class Impossible(PlatformError):
         self.errors = errors
         self.hints = hints or []
         super().__init__("", **params)
+
+
+class BudgetSpent(Conflict):
+    """What a team has left of its weekly budget is less than this asks for."""
+
+    code = "priority_budget_spent"
+
+    def __init__(self, **params):
+        self.errors = [FieldError("/priority", self.code, params)]
+        super().__init__(**params)
 
 
 class TooSlow(PlatformError):

@@ -355,6 +355,7 @@ SPECTACULAR_SETTINGS = {
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "SCHEMA_PATH_PREFIX_TRIM": False,
     "POSTPROCESSING_HOOKS": ["drf_spectacular.hooks.postprocess_schema_enums", "portal.api.schema.add_job_file"],
+    "ENUM_NAME_OVERRIDES": {"HighPriorityEnum": "cluster.models.HighPriority"},
 }
 
 # Celery: short idempotent tasks, JSON, no results.

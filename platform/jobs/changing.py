@@ -13,25 +13,28 @@ from jobs.control import load_with_names
 from jobs.jobfile.parse import parse_spec
 from jobs.lifecycle import begin_attempt, load_attempt, lock_job
 from jobs.models import Job, JobKind, Task
+from jobs.pricing.price import admit_priority
 from jobs.states import JobState
 from jobs.submit import Check, Draft, build_scheduling_columns, choose_pool
 
-CHANGEABLE = ("cpu", "gpu", "max_time", "memory", "nodes", "pool", "preemptible", "time")
-"""Keys of the job file that say what a job needs, and not what it is."""
+CHANGEABLE = ("cpu", "gpu", "max_time", "memory", "nodes", "pool", "preemptible", "priority", "time")
+"""Keys of the job file that say what a job needs and how urgent it is, and not what it is."""
 
 
 def change_job(*, actor: User, job: Job, changes: Mapping[str, Any], check: Check, containers: bool) -> Job:
     """Set keys of a waiting job's file. Nothing is written unless the changed job could be submitted.
 
+    Leads and admins set the priority of others' jobs, and so give the consent that it may need.
     changes: {key of CHANGEABLE: value as in the file, None for its default}. check, containers: as for a submit.
-    Raises InvalidInput, Impossible, NotPermitted, Conflict.
+    Raises InvalidInput, Impossible, NotPermitted, BudgetSpent, Conflict.
     """
-    require(actor, "job.change", job.team, job.user_id)
+    action = "job.prioritize" if set(changes) == {"priority"} else "job.change"
+    require(actor, action, job.team, job.user_id)
     _check_keys(changes)
     if job.kind == JobKind.INTERACTIVE:
         raise Conflict("only_batch_jobs_change")
     spec = parse_spec({**job.spec, **changes})
-    draft = choose_pool(user=job.user, spec=spec, check=check, containers=containers)
+    draft = choose_pool(user=job.user, spec=spec, check=check, containers=containers, actor=actor, job=job)
     with transaction.atomic():
         return _store(actor, job, draft, changes)
 
@@ -54,6 +57,7 @@ def _check_keys(changes: Mapping[str, Any]) -> None:
 
 
 def _store(actor: User, read: Job, draft: Draft, changes: Mapping[str, Any]) -> Job:
+    admit_priority(actor=actor, asked=draft.asked, job=read)
     job = lock_job(read.pk)
     if job.state != JobState.QUEUED or job.stop_requested_at is not None:
         raise Conflict("only_waiting_jobs_change")

@@ -16,6 +16,8 @@ from common.locks import database_now
 from events.record_and_publish import Actor, EventLine, hint, record, record_all
 from jobs.lifecycle import TaskMove, load_attempt, load_attempts, lock_job, lock_jobs, move_tasks, requeue_job
 from jobs.models import Job, Task
+from jobs.pricing.budget import read_asked
+from jobs.pricing.price import admit_priority
 from jobs.states import JobState, TaskState
 from jobs.submit import list_waiting_jobs
 from quotas.services import admit_waiting_job
@@ -92,6 +94,7 @@ def release_job(*, actor: User, job: Job) -> Job:
 @transaction.atomic
 def retry_job(*, actor: User, job: Job) -> Job:
     require(actor, "job.retry", job.team, job.user_id)
+    admit_priority(actor=actor, asked=read_asked(job))
     admit_waiting_job(user=job.user, waiting=list_waiting_jobs(job.user))
     job = lock_job(job.pk)
     if not job.is_final:

@@ -68,6 +68,18 @@ FIELD_MESSAGES = {
     "not_a_slice": _(
         "“%(got)s” is not a valid slice of a card. Use a fraction such as 1/2, or an amount such as 12GB."
     ),
+    "priority_budget_spent": _(
+        "The team %(team)s has %(left)s of its %(budget)s GPU hours of high priority left this week in pool %(pool)s, "
+        "and this asks for %(asked)s. Use normal priority, give a shorter time, or wait until %(refills_at)s."
+    ),
+    "priority_needs_consent": _(
+        "In pool %(pool)s, %(priority)s priority needs the consent of a lead of the team %(team)s: %(leads)s. Submit "
+        "it with normal priority, and ask one of them to raise it while it waits."
+    ),
+    "priority_needs_consent_of_admin": _(
+        "In pool %(pool)s, %(priority)s priority needs the consent of a lead of the team %(team)s, which has none. "
+        "Submit it with normal priority, and ask an administrator to raise it while it waits."
+    ),
     "rate_policy": _(
         "Your limit is %(limit)s running jobs, so this one could never start. Ask an administrator for a higher limit."
     ),
@@ -119,6 +131,14 @@ ERROR_MESSAGES = {
     "only_waiting_jobs": _("Only a waiting job can be held, and this one has left the queue. Stop it instead."),
     "only_waiting_jobs_change": _(
         "Only a waiting job can be changed, and this one has left the queue. Submit a copy instead."
+    ),
+    "priority_budget_spent": _(
+        "The team %(team)s has %(left)s of its %(budget)s GPU hours of high priority left this week in pool %(pool)s, "
+        "and this asks for %(asked)s. Use normal priority, give a shorter time, or wait until %(refills_at)s."
+    ),
+    "priority_needs_consent": _(
+        "In pool %(pool)s, %(priority)s priority needs the consent of a lead of the team %(team)s, or of an "
+        "administrator. Ask one of them, or use normal priority."
     ),
     "resize_above_card": _(
         "%(asked)s is not less than the whole card, which has %(largest)s. Ask for less, or submit it again for "

@@ -8,17 +8,28 @@ from django.db import transaction
 
 from accounts.models import Team, User
 from accounts.permissions import require
-from cluster.capacity import default_request, kinds_of_cards
+from cluster.capacity import default_request, kinds_of_cards, measure_ask
 from cluster.models import Pool
 from common.disk import check_disk
-from common.errors import FieldError, Hint, Impossible, InvalidInput, KeyReused, QuotaExceeded
-from common.resources import GpuAsk, duration_text, gpu_milli, rank_of, slice_of
+from common.errors import (
+    BudgetSpent,
+    ConsentNeeded,
+    FieldError,
+    Hint,
+    Impossible,
+    InvalidInput,
+    KeyReused,
+    QuotaExceeded,
+)
+from common.resources import duration_text
 from events.record_and_publish import hint, record
 from images.catalogue import pin_image, resolve_alias
 from jobs.idempotency import find_answer, keep_answer
 from jobs.jobfile.spec import JobSpec, RoleSpec, roles_of, to_json
 from jobs.lifecycle import begin_attempt
 from jobs.models import CodePack, Job, JobKind, JobQuerySet, Priority
+from jobs.pricing.budget import Asked, shorter
+from jobs.pricing.price import admit_priority, check_price
 from quotas.models import Quota
 from quotas.services import admit_waiting_job, find_full_limit
 
@@ -35,6 +46,13 @@ class Draft:
     team: Team
     pool: Pool
     gang: list[dict]
+
+    @property
+    def asked(self) -> Asked:
+        """What decides the price of its priority."""
+        limit_s = self.spec.max_time_s or self.pool.default_max_time_s
+        priority = Priority[self.spec.priority.upper()]
+        return Asked(self.team, self.pool, priority, self.gang, shorter(self.spec.time_s, limit_s))
 
 
 Check = Callable[[Draft], None]
@@ -54,7 +72,7 @@ def submit_job(
     """Store a job, unless it could never run or a count limit is reached.
 
     containers: whether the runtime uses images. key, body: see jobs.idempotency.
-    Raises InvalidInput, Impossible, NotPermitted, QuotaExceeded, Conflict, DiskFull.
+    Raises InvalidInput, Impossible, NotPermitted, BudgetSpent, QuotaExceeded, Conflict, DiskFull.
     """
     if (done := find_answer(user=user, key=key, body=body)) is not None:
         return Job.objects.with_names().get(pk=done)
@@ -64,6 +82,7 @@ def submit_job(
         draft = _with_digest(draft)
     try:
         with transaction.atomic():
+            admit_priority(actor=user, asked=draft.asked)
             admit_waiting_job(user=user, waiting=list_waiting_jobs(user))
             job = _store(draft, kind)
             keep_answer(user=user, key=key, body=body, made=job)
@@ -84,28 +103,35 @@ def list_waiting_jobs(user: User) -> JobQuerySet:
     return Job.objects.waiting().filter(user=user)
 
 
-def choose_pool(*, user: User, spec: JobSpec, check: Check, containers: bool) -> Draft:
-    """Resolve a spec's names. Without a pool, take the first where it could run."""
+def choose_pool(
+    *, user: User, spec: JobSpec, check: Check, containers: bool, actor: User | None = None, job: Job | None = None
+) -> Draft:
+    """Resolve a spec's names. Without a pool, take the first where it could run at its priority.
+
+    actor: who asks for it, if not its user. job: what is changed to it.
+    """
     team = find_team(user, spec.team)
     require(user, "job.submit", team)
-    if spec.priority == "urgent":
-        require(user, "job.submit_urgent", team)
     spec = _with_code(user, spec)
     if spec.image and not containers:
         raise InvalidInput([FieldError("/image", "no_containers")])
     if spec.image:
         spec = replace(spec, image=resolve_alias(team, spec.image))
     refused: list[Impossible] = []
+    unpaid: list[ConsentNeeded | BudgetSpent] = []
     for pool in _pools(team, spec):
         draft = Draft(replace(spec, team=team.name, pool=pool.name), user, team, pool, build_gang(spec, pool))
         try:
             _check_grace(draft)
             check(draft)
+            check_price(actor=actor or user, asked=draft.asked, job=job)
         except Impossible as impossible:
             refused.append(impossible)
+        except (ConsentNeeded, BudgetSpent) as dear:
+            unpaid.append(dear)
         else:
             return draft
-    raise refused[0]
+    raise [*unpaid, *refused][0]
 
 
 def _with_digest(draft: Draft) -> Draft:
@@ -147,7 +173,7 @@ def build_gang(spec: JobSpec, pool: Pool) -> list[dict]:
 def _build_role(role: RoleSpec, pool: Pool) -> dict:
     cpu, memory = role.cpu_milli, role.memory_mib
     if cpu is None or memory is None:
-        usual_cpu, usual_memory = default_request(pool, _asked_milli(role.gpu, pool))
+        usual_cpu, usual_memory = default_request(pool, measure_ask(role.gpu, kinds_of_cards(pool)))
         cpu, memory = usual_cpu if cpu is None else cpu, usual_memory if memory is None else memory
     request = {"gpu": role.gpu.text, "cpu_milli": cpu, "memory_mib": memory}
     built = {"role": role.name, "min": role.nodes, "max": role.nodes_max or role.nodes, "request": request}
@@ -163,7 +189,6 @@ def _store(draft: Draft, kind: str) -> Job:
         team=draft.team,
         user=draft.user,
         labels=spec.labels,
-        priority=Priority[spec.priority.upper()],
         retries_left=spec.retry_times,
         **build_scheduling_columns(draft, kind),
     )
@@ -183,6 +208,7 @@ def build_scheduling_columns(draft: Draft, kind: str) -> dict[str, Any]:
     spec = draft.spec
     return {
         "pool": draft.pool,
+        "priority": draft.asked.priority,
         "spec": to_json(spec),
         "gang": draft.gang,
         "preemptible": spec.preemptible,
@@ -216,15 +242,3 @@ def _with_code(user: User, spec: JobSpec) -> JobSpec:
     if not CodePack.objects.filter(user=user, digest=spec.code).exists():
         raise InvalidInput([FieldError("/code", "unknown_code", {"digest": spec.code})])
     return spec
-
-
-def _asked_milli(ask: GpuAsk, pool: Pool) -> int:
-    """Return a task's thousandths of cards, by the pool's first matching type."""
-    if ask.count == 0:
-        return 0
-    for card in kinds_of_cards(pool):
-        if rank_of(ask, card.model, card.product) is None:
-            continue
-        if share := slice_of(ask, card.sellable_mib):
-            return gpu_milli(share, card.sellable_mib) * ask.count
-    return 1000 * ask.count

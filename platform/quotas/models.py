@@ -139,6 +139,11 @@ class Holding(models.Model):
     cpu_milli = models.PositiveIntegerField(default=0)
     memory_mib = models.PositiveIntegerField(default=0)
     numa = models.SmallIntegerField(null=True)
+    priority = models.PositiveSmallIntegerField(
+        default=1,
+        db_default=1,  # the previous version still inserts rows during an upgrade
+        help_text="of the job while it held this",
+    )
     held_from = models.DateTimeField(db_default=Now())
     released_at = models.DateTimeField(null=True)
 
@@ -158,6 +163,7 @@ class Holding(models.Model):
             models.Index(fields=["user"], name="live_by_user", condition=Q(released_at__isnull=True)),
             models.Index(fields=["node"], name="live_by_node", condition=Q(released_at__isnull=True)),
             models.Index(fields=["gpu"], name="live_by_gpu", condition=Q(released_at__isnull=True)),
+            models.Index(fields=["team", "pool", "released_at"], name="high_by_team", condition=Q(priority__gte=2)),
         ]
 
     def __str__(self) -> str:

@@ -282,6 +282,7 @@ def _check(what: str, held: tuple[int, ...], ask: tuple[int, ...], limits: tuple
 def _holdings(task: Task, place: TaskStart, gpus: dict[int, Gpu]) -> list[Holding]:
     """Build a row for CPU and memory and one per card."""
     whose = {"task": task.uuid, "team_id": task.team_id, "user_id": task.user_id, "pool_id": task.pool_id}
+    whose["priority"] = task.job.priority
     numa = {gpus[card.gpu_id].numa for card in place.cards}
     near = numa.pop() if len(numa) == 1 else None
     rows = [Holding(**whose, node_id=place.node_id, cpu_milli=place.cpu_milli, memory_mib=place.memory_mib, numa=near)]

@@ -9,9 +9,10 @@ import numpy as np
 
 from accounts.models import User
 from cluster.models import NodeState
-from common.errors import Impossible, PlatformError
+from common.errors import BudgetSpent, ConsentNeeded, Impossible, PlatformError
 from jobs.jobfile.spec import JobSpec, from_json
 from jobs.models import Job, JobKind
+from jobs.pricing.price import check_price
 from jobs.submit import Draft, build_gang, choose_pool, find_submit_refusal
 from quotas.models import Quota
 from runtimes.contract.runtime import Finding
@@ -159,7 +160,7 @@ def preview_starts(user: User, specs: Sequence[JobSpec]) -> list[StartPreview]:
 
 
 def plan_job(user: User, spec: JobSpec, *, levers: bool = True) -> PlanAnswer:
-    """Predict a submit. levers: also start and helpful changes. Raise InvalidInput, NotPermitted, QuotaExceeded."""
+    """Predict a submit. levers: also start and helpful changes. Raise InvalidInput, NotPermitted, Conflict."""
     if refusal := find_submit_refusal(user):
         raise refusal
     world = load_world(user_id=user.pk, reads=_reads(user, [spec]))
@@ -300,7 +301,7 @@ def _as_jobs(
     for change in family:
         try:
             changed = _redraft(draft, change, world)
-        except Impossible:
+        except (Impossible, ConsentNeeded, BudgetSpent):
             continue
         yield change, replace(build_waiting_job(changed, world, now), job=job.job)
 
@@ -313,6 +314,8 @@ def _redraft(draft: Draft, change: Change, world: World) -> Draft:
     gang = build_gang(spec, pool) if change.field in ("gpu", "nodes", "pool") else draft.gang
     changed = Draft(spec, draft.user, draft.team, pool, gang)
     check_draft(changed, world)
+    if change.field == "pool":  # elsewhere its priority may have another price
+        check_price(actor=draft.user, asked=changed.asked)
     return changed
 
 

@@ -128,8 +128,9 @@ def _hold(task: Task, share: Holding, now: Share, wish: dict[str, Any]) -> None:
     """Replace a changed holding by a new row: reports read both."""
     if now != get_share(share):
         Holding.objects.filter(pk=share.pk).release()
-        whose = {name: getattr(share, name) for name in ("task", "team_id", "user_id", "pool_id", "node_id", "gpu_id")}
-        Holding.objects.create(**whose, numa=share.numa, **{COLUMNS[name]: value for name, value in now.items()})
+        kept = ("task", "team_id", "user_id", "pool_id", "node_id", "gpu_id", "numa", "priority")
+        same = {name: getattr(share, name) for name in kept}
+        Holding.objects.create(**same, **{COLUMNS[name]: value for name, value in now.items()})
     write_progress(task.uuid.hex, {"cards": [{**task.cards[0], **now}], "resize": wish})
 
 

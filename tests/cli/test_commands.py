@@ -315,6 +315,34 @@ def test_free_counts_quarters_card_by_card(server, tessera):
     assert result.stderr == "* simulated cards\n"
 
 
+def test_quota_tells_what_high_priority_costs(server, tessera):
+    amounts = {name: {"value": 1000, "text": "1"} for name in ("used", "guarantee")}
+    budget = {"total": 168.0, "ran": 2.5, "asked": 24.0, "left": 141.5, "refills_at": "2026-11-30T00:00:00Z"}
+    prices = [
+        {"price": "budget", "leads": ["bob"], "budget": budget, "text": "141.5 hours are left."},
+        {"price": "consent", "leads": ["bob"], "budget": None, "text": "A lead consents: bob."},
+        {"price": "free", "leads": [], "budget": None, "text": "It costs nothing."},
+    ]
+    rows = [
+        {
+            "team": "nlp",
+            "pool": pool,
+            "gpu": {**amounts, "limit": {"value": limit, "text": "4"}},
+            "high_priority": price,
+        }
+        for pool, limit, price in zip(("dev", "train", "old"), (None, 4000, 4000), prices, strict=True)
+    ]
+    server.on("GET /quotas", (200, {"results": rows, "me": {}, "next_cursor": None}))
+    result = tessera("quota")
+    said = [line.split() for line in result.stdout.splitlines()]
+    assert said[1:] == [
+        ["nlp", "dev", "1", "1", "–", *["141.5", "of", "168", "GPU", "hours", "left"]],
+        ["nlp", "train", "1", "1", "4", "with", "consent"],
+        ["nlp", "old", "1", "1", "4", "free"],
+    ]
+    assert result.stderr.splitlines() == ["nlp/dev: 141.5 hours are left.", "nlp/train: A lead consents: bob."]
+
+
 def test_free_tells_of_maintenance_once_for_all_pools(server, tessera):
     amount = {"value": 0, "text": "0"}
     planned = {"nodes": ["n1", "n2"], "begins_at": "2030-05-06T18:00:00Z", "ends_at": "2030-05-06T20:00:00Z"}

@@ -13,9 +13,9 @@ from common.resources import parse_gpu
 from events.models import Event
 from jobs.lifecycle import MADE_ROOM
 from jobs.models import Job, Task
+from jobs.pricing.expected_length import LEAST_S
 from jobs.states import HOLDING, JOB_ACTIVE, JOB_FINAL, JOB_MOVES, TASK_FINAL, TASK_MOVES, JobState, TaskState
 from quotas.models import RESOURCES, Amounts, Holding, Quota, UserLimit, list_subtree, team_chain
-from scheduler.loading.expected_length import LEAST_S
 from scheduler.models import Lease
 from tests.loop.database import Database, Key, Row, Transaction
 from tests.loop.engine import Engine

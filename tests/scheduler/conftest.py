@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.models import Node
+from cluster.models import Node, Pool
 from jobs.models import Task
 from jobs.states import TaskState
 from runtimes.kubernetes.watch.reflectors import ClusterView
@@ -39,6 +39,7 @@ def local(new_runtime, monkeypatch):
     runtime = new_runtime()
     monkeypatch.setattr(tasks, "get_runtime", lambda: runtime)
     record_inventory(runtime.list_nodes())
+    Pool.objects.update(high_priority="free")
     nlp = make.team("nlp")
     for name in ("dev", "train"):
         make.quota(nlp, make.pool(name))

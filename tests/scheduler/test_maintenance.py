@@ -10,11 +10,11 @@ from cluster.maintenance import end_maintenance
 from cluster.models import Maintenance, Node
 from events.record_and_publish import SYSTEM
 from jobs.models import Job
+from jobs.pricing.expected_length import LEAST_S, UNKNOWN_S, expected_length
 from jobs.states import JobState
 from scheduler.commit.starting import DoesNotFit, check_maintenance
 from scheduler.core.model.types import Plan
 from scheduler.loading.change_detection import LOOK_AGAIN_S, compute_idle_period
-from scheduler.loading.expected_length import LEAST_S, UNKNOWN_S, expected_length
 from scheduler.loading.row_cache import read_change_mark
 from scheduler.loading.snapshots import load_world
 from tests import make

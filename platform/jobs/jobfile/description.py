@@ -140,7 +140,7 @@ JOB = Keys(
         ),
         Field("env", ENV, "Environment variables of all tasks.", "none", examples=({"SEED": "1"},)),
         Field("workdir", WORKDIR, "The directory to start in, below the code.", "the code's top"),
-        Field("priority", Choice(PRIORITIES), "Its place in the team's queue.", "normal"),
+        Field("priority", Choice(PRIORITIES), "Its place in the queue; high priority may have a price.", "normal"),
         Field(
             "time",
             Duration(),

@@ -8,13 +8,16 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.models import User
+from cluster.models import HighPriority
 from common.resources import show_cpu, show_gpu, show_memory
 from jobs.models import Job
+from jobs.pricing.price import Price, load_price
 from jobs.states import JOB_ACTIVE
 from notebooks.services import list_other_starts
 from portal.access.redacted_rows import team_ids_in_sight
 from portal.api.http.fields import Amount, amount
 from portal.api.view import ApiView
+from portal.wording.priority import describe_price
 from quotas.models import RESOURCES, Holding, Quota, UserLimit, add_amounts, list_subtree, load_parents
 from quotas.services import get_default_limit
 
@@ -30,6 +33,37 @@ class Line(serializers.Serializer):
     limit = Amount()
 
 
+class Hours(serializers.FloatField):
+    """With one digit after the point."""
+
+    def to_representation(self, value: float) -> float:
+        return round(value, 1)
+
+
+class BudgetShape(serializers.Serializer):
+    """In GPU hours of this week. ran: at high priority. asked: by jobs of high priority that wait or run."""
+
+    total = Hours()
+    ran = Hours()
+    asked = Hours()
+    left = Hours()
+    refills_at = serializers.DateTimeField()
+
+
+class HighPriorityShape(serializers.Serializer):
+    """What high priority costs. leads: who can give their consent, besides admins. budget: null if it is not the price.
+    text: all of it in a sentence.
+    """
+
+    price = serializers.ChoiceField(HighPriority.choices, source="kind")
+    leads = serializers.ListField(child=serializers.CharField())
+    budget = BudgetShape(allow_null=True)
+    text = serializers.SerializerMethodField()
+
+    def get_text(self, price: Price) -> str:
+        return describe_price(price)
+
+
 class QuotaShape(serializers.Serializer):
     team = serializers.CharField()
     pool = serializers.CharField()
@@ -38,6 +72,7 @@ class QuotaShape(serializers.Serializer):
     memory = Line()
     weight = serializers.IntegerField()
     cell = serializers.IntegerField()
+    high_priority = HighPriorityShape()
 
 
 class UsedOf(serializers.Serializer):
@@ -89,6 +124,7 @@ def quota_lines(user: User) -> list[dict[str, Any]]:
             ),
             "weight": quota.weight,
             "cell": quota.cell,
+            "high_priority": HighPriorityShape(load_price(quota.team, quota.pool)).data,
         }
         for quota in quotas
     ]

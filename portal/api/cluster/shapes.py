@@ -8,7 +8,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from cluster.capacity import pool_total
-from cluster.models import Arrangement, Gpu, Pool
+from cluster.models import Arrangement, Gpu, HighPriority, Pool
 from common.resources import show_cpu, show_gpu, show_memory
 from portal.access.redacted_rows import QueueRow, RedactedRow
 from portal.api.http.fields import (
@@ -217,7 +217,8 @@ class PoolShape(serializers.Serializer):
     NVIDIA's MPS where possible; else they take turns.
 
     max_grace_s: longest checkpoint before a stop. ageing_s: waiting that raises a job by one class. reservations: so
-    many first jobs keep a place in time. stop_longer: a job stops preemptible ones of its class more than so many
+    many first jobs keep a place in time. high_priority: what it costs; high_gpu_hours: each team's weekly budget, where
+    that is the price. stop_longer: a job stops preemptible ones of its class more than so many
     times as long; null: none. most_stops: stops until a job is exempt. weight_*: 0 to 1000, to choose among machines.
     """
 
@@ -233,6 +234,8 @@ class PoolShape(serializers.Serializer):
     ageing_s = serializers.IntegerField(source="pool.ageing_s")
     reservations = serializers.IntegerField(source="pool.reservations")
     preempt = serializers.BooleanField(source="pool.preempt")
+    high_priority = serializers.ChoiceField(HighPriority.choices, source="pool.high_priority")
+    high_gpu_hours = serializers.IntegerField(source="pool.high_gpu_hours")
     short_first = serializers.BooleanField(source="pool.short_first")
     stop_longer = serializers.IntegerField(source="pool.stop_longer", allow_null=True)
     most_stops = serializers.IntegerField(source="pool.most_stops")

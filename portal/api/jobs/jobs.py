@@ -128,7 +128,8 @@ class JobDetail(ApiView):
     @extend_schema(request={JSON: JOB_CHANGE}, responses=JobShape)
     def patch(self, request: Request, job_id: str) -> Response:
         """Change what a waiting job of one's own asks for: these keys of its file. It keeps its place in the queue, and
-        is left as it is if the changed job could never run.
+        is left as it is if the changed job could never run. A lead of its team changes its priority alone, too, and so
+        consents to it.
         """
         media_type(request, JSON)
         job, changes = find_job(request, job_id), load_json(read_body(request, MAX_JSON))

@@ -14,6 +14,7 @@ from django.views.decorators.http import require_safe
 from accounts.models import Team, User
 from common.resources import show_cpu, show_gpu, show_memory
 from jobs.models import Job
+from jobs.pricing.price import load_price
 from jobs.states import JOB_ACTIVE, JobState
 from notebooks.services import list_other_starts
 from portal.pages.own_limits import find_full_start_limit
@@ -21,6 +22,7 @@ from portal.pages.request_guards import signed_in
 from portal.partial import render_page
 from portal.templatetags.amounts import gpu_sum
 from portal.templatetags.bars import LEGEND, Segment, quota_segments
+from portal.wording.priority import describe_price
 from quotas.models import Amounts, Holding, Quota, UserLimit, add_amounts, list_subtree, load_parents
 from quotas.services import get_default_limit
 from scheduler.preview.preview import list_capacity
@@ -97,12 +99,13 @@ class Line:
 
 @dataclass(frozen=True)
 class PoolLines:
-    """A team's quota in a pool; `whole`: guaranteed nodes, or ""."""
+    """A team's quota in a pool; `whole`: guaranteed nodes, or "". price: what high priority costs."""
 
     pool: str
     shared: bool
     lines: list[Line]
     whole: str
+    price: str
 
 
 @dataclass(frozen=True)
@@ -167,7 +170,8 @@ def build_team_quota(team: Team, user: User, mine: bool, free: dict[str, Amounts
     pools = []
     for row in rows:
         lines = build_quota_lines(row, held.get((row.pool_id,), NOTHING), free.get(row.pool.name, NOTHING))
-        pools.append(PoolLines(row.pool.name, row.pool.shared, lines, describe_whole_nodes(row)))
+        price = describe_price(load_price(team, row.pool))
+        pools.append(PoolLines(row.pool.name, row.pool.shared, lines, describe_whole_nodes(row), price))
     return TeamQuota(team, mine, pools, load_members(team, user))
 
 

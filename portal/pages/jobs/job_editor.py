@@ -103,11 +103,10 @@ def validate_edited_job(edited: EditedJob) -> Verdict:
 
 def locate_errors(error: PlatformError, edited: EditedJob) -> Verdict:
     """Assign an error to fields and lines."""
-    if not isinstance(error, InvalidInput | Impossible):
-        return Verdict(words=describe_error(error))
-    lines = sorted((_build_line_error(one, edited) for one in error.errors), key=lambda line: line["line"])
+    errors: list[FieldError] = getattr(error, "errors", [])
+    lines = sorted((_build_line_error(one, edited) for one in errors), key=lambda line: line["line"])
     verdict = Verdict(words=describe_error(error), lines=lines)
-    for one in error.errors:
+    for one in errors:
         name = one.pointer.split("/")[1] if one.pointer else ""
         if name in FIELDS:
             verdict.fields.setdefault(name, describe_field_error(one))

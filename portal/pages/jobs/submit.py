@@ -24,7 +24,8 @@ from jobs.jobfile.dump import dump_file, dump_yaml
 from jobs.jobfile.load import load_jobfile
 from jobs.jobfile.parse import derive_name
 from jobs.jobfile.spec import from_json, roles_of
-from jobs.models import CodePack
+from jobs.models import CodePack, Priority
+from jobs.pricing.price import load_price
 from jobs.reason_messages import describe_wait
 from jobs.submit import Draft, submit_job
 from portal.pages.cluster.scheduler_pulse import scheduler_late
@@ -34,6 +35,7 @@ from portal.pages.jobs.view_model import find_job
 from portal.pages.own_limits import find_full_submit_limit
 from portal.pages.request_guards import signed_in
 from portal.wording.plans import describe_change, describe_plan, describe_sooner_start
+from portal.wording.priority import describe_price
 from portal.wording.resources import describe_roles
 from scheduler.preview.possible_asks import find_named_ask, find_usual_ask, list_possible_asks
 from scheduler.preview.preview import PlanAnswer, PoolCapacity, check_possible, list_capacity, plan_job
@@ -181,8 +183,10 @@ def _add_refusals(error: PlatformError, edited: EditedJob, verdict: Verdict) -> 
 
 
 def list_notes(user: User, draft: Draft) -> list[str]:
-    """Note roles, free capacity and a late scheduler."""
+    """Note roles, the price of high priority, free capacity and a late scheduler."""
     notes = [ROLES % {"roles": describe_roles(draft.gang)}] if draft.spec.roles else []
+    if draft.asked.priority >= Priority.HIGH:
+        notes.append(describe_price(load_price(draft.team, draft.pool)))
     notes += [describe_capacity(room) for room in list_capacity(user) if room.pool == draft.pool.name]
     if scheduler_late():
         notes.append(_("The scheduler is delayed right now: the job is accepted and waits."))

@@ -12,9 +12,10 @@ from django.utils.translation import gettext as _
 
 from accounts.models import User
 from accounts.permissions import PERMISSIONS, roles_of
+from cluster.models import HighPriority
 from common.errors import NotFound
 from common.resources import parse_gpu, show_duration, show_place
-from jobs.models import Job, Priority, Task
+from jobs.models import Job, JobKind, Priority, Task
 from jobs.reason_messages import describe_end, describe_wait
 from jobs.running_slices import may_resize
 from jobs.states import HOLDING, JOB_ACTIVE, JobState
@@ -98,6 +99,21 @@ class JobView:
     @property
     def may_resize(self) -> bool:
         return may_resize(self.job, self.tasks) and self.rights.may("job.resize", self.job) and runtime_resizes()
+
+    @property
+    def may_prioritize(self) -> bool:
+        waits = self.is_waiting and self.job.stop_requested_at is None and self.job.kind != JobKind.INTERACTIVE
+        return waits and self.rights.may("job.prioritize", self.job)
+
+    @property
+    def may_raise(self) -> bool:
+        """Whether to offer high priority: to who can consent to it, and to its owner where the team has a budget."""
+        pays = self.job.pool.high_priority == HighPriority.BUDGET or self.rights.may("job.consent", self.job)
+        return self.job.priority < Priority.HIGH and self.may_prioritize and pays
+
+    @property
+    def may_lower(self) -> bool:
+        return self.job.priority >= Priority.HIGH and self.may_prioritize
 
     @property
     def stop_effect(self) -> str:

@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_POST, require_safe
 
 from accounts.models import User
-from common.errors import Conflict, Impossible, InvalidInput, NotFound
+from common.errors import Conflict, ConsentNeeded, Impossible, InvalidInput, NotFound
 from jobs.changing import change_job, read_change_value
 from jobs.control import settle_job
 from jobs.models import Job, JobKind, JobQuerySet, Task
@@ -90,7 +90,7 @@ def resize(request: HttpRequest, job_id: str) -> HttpResponse:
 @require_POST
 @signed_in
 def change(request: HttpRequest, job_id: str) -> HttpResponse:
-    """Apply a suggestion to a waiting job, with refusals as messages."""
+    """Change a field of a waiting job, with refusals as messages."""
     field, value = request.POST.get("field", ""), request.POST.get("value", "")
     changes = {field: read_change_value(field, value)}
     can = {"check": check_possible, "containers": runtime_has_containers()}
@@ -137,7 +137,7 @@ def _try(request: HttpRequest, job_id: str, act: Callable[..., Job]) -> HttpResp
     """Act on the job, and tell a refusal as a message on its page."""
     try:
         return _do(request, job_id, act)
-    except (InvalidInput, Impossible, Conflict) as error:
+    except (InvalidInput, Impossible, Conflict, ConsentNeeded) as error:
         messages.error(request, describe_refusal(error))
     return _back(request, job_id)
 

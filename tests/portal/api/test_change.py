@@ -77,7 +77,7 @@ def test_a_gang_has_as_many_tasks_as_it_asks_for(ada, cast):
     [
         ({}, 400, "", "nothing_to_change"),
         ({"run": "true"}, 400, "/run", "not_changeable"),
-        ({"priority": "high"}, 400, "/priority", "not_changeable"),
+        ({"retry": 2}, 400, "/retry", "not_changeable"),
         ({"gpu": "1/0"}, 400, "/gpu", None),
         ({"pool": "none"}, 400, "/pool", "unknown_pool"),
         ({"gpu": "8"}, 422, "/gpu", None),

@@ -49,6 +49,8 @@ POOL = {
     "cpu_overcommit_percent": 200,
     "reservations": 2,
     "most_stops": 10,
+    "high_priority": "budget",
+    "high_gpu_hours": 40,
     "arrangement": "pack",
     "weight_useful": 100,
     "weight_data": 20,
@@ -332,6 +334,8 @@ def test_the_policy_of_a_pool_is_what_its_next_cycle_goes_by(cast, root):
     scores = spread_scores(weigh_scores(links=7))
     dev = Policy(7200.0, 5, preempt=False, short_first=True, stop_longer=4, most_stops=3, scores=scores)
     assert load_world().policy.pools == (dev, Policy(scores=SCORES))
+    cast.dev.refresh_from_db()
+    assert (cast.dev.high_priority, cast.dev.high_gpu_hours) == ("budget", 40)
 
 
 @pytest.mark.parametrize(
@@ -345,6 +349,8 @@ def test_the_policy_of_a_pool_is_what_its_next_cycle_goes_by(cast, root):
         ("most_stops", "0", "greater than or equal to 1"),
         ("weight_useful", "1001", "less than or equal to 1000"),
         ("arrangement", "sideways", "not one of the available choices"),
+        ("high_priority", "gold", "not one of the available choices"),
+        ("high_gpu_hours", "-1", "greater than or equal to 0"),
     ],
 )
 def test_a_policy_that_cannot_be_kept_is_refused_with_words(cast, root, field, text, words):

@@ -1,0 +1,97 @@
+"""What high priority costs in a pool: nothing, GPU hours of the team's weekly budget, or a lead's consent.
+
+The price is asked for when a job is submitted, changed or retried by hand, and then never again.
+"""
+
+from dataclasses import dataclass
+
+from accounts.models import Team, TeamRole, User
+from accounts.permissions import may
+from cluster.models import HighPriority, Pool
+from common.errors import BudgetSpent, ConsentNeeded
+from common.locks import lock_rows
+from jobs.models import Job, Priority
+from jobs.pricing.budget import Asked, Budget, GpuHours, load_budget, read_asked
+from quotas.models import Quota
+
+
+@dataclass(frozen=True)
+class Price:
+    """What high priority costs a team in a pool. leads: who can give consent. budget: None where there is none."""
+
+    kind: str
+    leads: list[str]
+    budget: Budget | None
+
+
+def load_price(team: Team, pool: Pool) -> Price:
+    budget = load_budget(team, pool) if pool.high_priority == HighPriority.BUDGET else None
+    return Price(pool.high_priority, list_leads(team), budget)
+
+
+def admit_priority(*, actor: User, asked: Asked, job: Job | None = None) -> None:
+    """Check the price under the lock of the team's quota, so that two do not spend the same hours.
+
+    Before the locks of a person's limit and of the job.
+    """
+    if asked.priority >= Priority.HIGH and asked.pool.high_priority == HighPriority.BUDGET:
+        lock_rows(Quota.objects.filter(team=asked.team, pool=asked.pool))
+    check_price(actor=actor, asked=asked, job=job)
+
+
+def check_price(*, actor: User, asked: Asked, job: Job | None = None) -> None:
+    """Raise ConsentNeeded or BudgetSpent, unless the priority is paid for.
+
+    job: what waits and is to be changed; it goes on without a new price where it asks for no more than before.
+    """
+    if asked.priority < Priority.HIGH or (job is not None and _is_paid(asked, read_asked(job))):
+        return
+    if needs_consent(asked) and not may(actor, "job.consent", asked.team):
+        raise ConsentNeeded(**_name_leads(asked))
+    if asked.pool.high_priority == HighPriority.BUDGET:
+        _check_budget(asked, load_budget(asked.team, asked.pool, but=job))
+
+
+def needs_consent(asked: Asked) -> bool:
+    return asked.priority == Priority.URGENT or asked.pool.high_priority == HighPriority.CONSENT
+
+
+def list_leads(team: Team) -> list[str]:
+    """Return the names of those who can give a team's consent, besides administrators."""
+    leads = team.memberships.filter(role=TeamRole.LEAD, user__suspended_at__isnull=True)
+    return list(leads.order_by("user__username").values_list("user__username", flat=True))
+
+
+def show_hours(hours: float) -> str:
+    """Format GPU hours: "12", "0.5"."""
+    return f"{hours:.1f}".removesuffix(".0")
+
+
+def _is_paid(asked: Asked, before: Asked) -> bool:
+    same = before.priority >= asked.priority and before.pool == asked.pool and before.team == asked.team
+    if not same:
+        return False
+    hours = GpuHours(asked.pool)
+    return hours.measure(asked) <= hours.measure(before)
+
+
+def _name_leads(asked: Asked) -> dict[str, object]:
+    return {
+        "pool": asked.pool.name,
+        "team": asked.team.name,
+        "priority": Priority(asked.priority).name.lower(),
+        "leads": list_leads(asked.team),
+    }
+
+
+def _check_budget(asked: Asked, budget: Budget) -> None:
+    hours = GpuHours(asked.pool).measure(asked)
+    if hours > budget.left:
+        raise BudgetSpent(
+            pool=asked.pool.name,
+            team=asked.team.name,
+            asked=show_hours(hours),
+            left=show_hours(budget.left),
+            budget=show_hours(budget.total),
+            refills_at=f"{budget.refills_at:%Y-%m-%d %H:%M} UTC",
+        )
