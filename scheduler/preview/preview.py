@@ -18,6 +18,7 @@ from quotas.models import Quota
 from runtimes.contract.runtime import Finding
 from scheduler.core.cycle import run_cycle
 from scheduler.core.forecast.start_suggestions import (
+    Records,
     find_helpful_changes,
     keep_first_in_line,
     replace_waiting,
@@ -177,7 +178,7 @@ def plan_job(user: User, spec: JobSpec, *, levers: bool = True) -> PlanAnswer:
     if not levers:
         return answer
     as_said = replace(draft, spec=replace(draft.spec, pool=spec.pool))  # without a named pool, changes may move it
-    return replace(answer, outlook=_forecast(job, plan, world, now, _families(as_said, job, plan, world, now)))
+    return replace(answer, outlook=_forecast((job,), plan, world, now, _families(as_said, job, plan, world, now)))
 
 
 def forecast_job(job: Job) -> JobForecast:
@@ -191,7 +192,7 @@ def forecast_job(job: Job) -> JobForecast:
         return JobForecast()
     draft = Draft(from_json(job.spec), job.user, job.team, job.pool, job.gang)
     as_notebook = job.kind == JobKind.INTERACTIVE  # has its own settings page
-    return _forecast(waiting, plan, world, now, () if as_notebook else _families(draft, waiting, plan, world, now))
+    return _forecast((waiting,), plan, world, now, () if as_notebook else _families(draft, waiting, plan, world, now))
 
 
 def list_capacity(user: User) -> list[PoolCapacity]:
@@ -249,12 +250,12 @@ def _seats(plan: Plan, job: WaitingJob, world: World) -> tuple[PlannedPlacement,
     )
 
 
-Families = Iterable[Iterable[tuple[Change, WaitingJob]]]
+Families = Iterable[Iterable[tuple[Change, Records]]]
 
 
-def _forecast(job: WaitingJob, plan: Plan, world: World, now: float, families: Families) -> JobForecast:
+def _forecast(job: Records, plan: Plan, world: World, now: float, families: Families) -> JobForecast:
     """Find levers; far back in line only those that start now."""
-    if job.held:
+    if job[0].held:
         return JobForecast()
     began = time.thread_time()
     found = find_helpful_changes(
@@ -266,7 +267,7 @@ def _forecast(job: WaitingJob, plan: Plan, world: World, now: float, families: F
         families,
         budget_left=lambda: 1 - (time.thread_time() - began) / LEVERS_S,
     )
-    far, calibration = plan.positions[job.job][0] > FIRST, load_calibration(now)
+    far, calibration = plan.positions[job[0].job][0] > FIRST, load_calibration(now)
     helpful = [lever for lever in found.found if lever.start.p90 <= now or not far]
     sooner = tuple(
         Suggestion(lever.change, build_forecast(calibration.apply(lever.start, now), now), lever.start.p90 <= now)
@@ -296,14 +297,14 @@ def _families(draft: Draft, job: WaitingJob, plan: Plan, world: World, now: floa
 
 def _as_jobs(
     family: Iterable[Change], draft: Draft, job: WaitingJob, world: World, now: float
-) -> Iterator[tuple[Change, WaitingJob]]:
+) -> Iterator[tuple[Change, Records]]:
     """Yield possible changes with the changed job."""
     for change in family:
         try:
             changed = _redraft(draft, change, world)
         except (Impossible, ConsentNeeded, BudgetSpent):
             continue
-        yield change, replace(build_waiting_job(changed, world, now), job=job.job)
+        yield change, (replace(build_waiting_job(changed, world, now), job=job.job),)
 
 
 def _redraft(draft: Draft, change: Change, world: World) -> Draft:

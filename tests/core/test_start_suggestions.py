@@ -25,8 +25,8 @@ def asking(snapshot, job, text):
 
 
 def find(snapshot, job, *families, **options):
-    numbered = [[((n, step), changed) for step, changed in enumerate(family)] for n, family in enumerate(families)]
-    return find_helpful_changes(snapshot, Policy(), 0.0, options.pop("run_times", EXACT), job, numbered, **options)
+    numbered = [[((n, step), (changed,)) for step, changed in enumerate(family)] for n, family in enumerate(families)]
+    return find_helpful_changes(snapshot, Policy(), 0.0, options.pop("run_times", EXACT), (job,), numbered, **options)
 
 
 def steps(levers):
@@ -75,7 +75,7 @@ def test_a_time_that_ends_within_a_window_lets_it_use_what_is_lent():
     [job] = busy.waiting
     times = suggest_run_times(run_cycle(busy, Policy(), 0.0), job, 0.0, busy.windows)
     assert times == [3900.0]  # less than 4000 s, with a minute to spare
-    found = find_helpful_changes(busy, Policy(), 0.0, EXACT, job, [[(times[0], replace(job, time_s=times[0]))]])
+    found = find_helpful_changes(busy, Policy(), 0.0, EXACT, (job,), [[(times[0], (replace(job, time_s=times[0]),))]])
     assert found.start.p50 == 90_000 and [(lever.change, lever.start.p50) for lever in found.found] == [(3900.0, 1000)]
 
 

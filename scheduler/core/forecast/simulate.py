@@ -59,9 +59,13 @@ class Simulation:
         self.policy = policy
         self.now = now
         self.rules = rules or SimulationRules()
-        self.waiting = {job.job: job for job in snapshot.waiting}
+        self.waiting: dict[tuple[int, int], WaitingJob] = {}
+        """{(job, choice): record}."""
+        self._records: dict[int, list[WaitingJob]] = {}
+        """{job that waits or runs: its records, one for each pool where it waits when it is queued}."""
+        for job in snapshot.waiting:
+            self._queue(job)
         self.running = {job.job: job for job in snapshot.running}
-        self._queued_as: dict[int, WaitingJob] = {}
         self._work_left: dict[int, float] = {}
         """{preempted job: work left}."""
         self._run_s = run_s
@@ -94,7 +98,8 @@ class Simulation:
             evictions += plan.evictions
             for eviction in plan.evictions:
                 self._stop(eviction.job)
-            if not plan.evictions and not used_up and not (plan.starts and self.policy.preempts_longer):
+            again = plan.given_up or (plan.starts and self.policy.preempts_longer)
+            if not plan.evictions and not used_up and not again:
                 break
         plan.starts, plan.evictions = starts, evictions
         self._set_paces()
@@ -105,7 +110,7 @@ class Simulation:
         line = self._visible_queue()
         self.snapshot.waiting, self.snapshot.running = tuple(line), tuple(self.running.values())
         plan = run_cycle(self.snapshot, self.policy, self.now, self._cycle_memo)
-        started = Counter(_team_and_class(self.waiting[start.job]) for start in plan.starts)
+        started = Counter(_team_and_class(self.waiting[start.job, start.choice]) for start in plan.starts)
         for start in plan.starts:
             self._start(start)
         return plan, self.rules.depth in started.values()
@@ -122,9 +127,18 @@ class Simulation:
                 line.append(job)
         return line
 
+    def _queue(self, job: WaitingJob) -> None:
+        self.waiting[job.job, job.choice] = job
+        self._records.setdefault(job.job, []).append(job)
+
+    def _unqueue(self, number: int) -> bool:
+        """Take all records of a job from the queue; False if none waits."""
+        keys = [(number, record.choice) for record in self._records.get(number, ())]
+        return bool([key for key in keys if self.waiting.pop(key, None)])
+
     def _start(self, start: Placement) -> None:
-        job = self.waiting.pop(start.job)
-        self._queued_as[job.job] = job
+        job = self.waiting[start.job, start.choice]
+        self._unqueue(job.job)
         self.snapshot.allocate(start, job)
         self.running[job.job] = RunningJob(
             job=job.job,
@@ -153,10 +167,10 @@ class Simulation:
         self._completions.remove(number)
         ran = self.running.pop(number)
         self.snapshot.remove_job(ran)
-        job = self._queued_as.get(number)
-        if job is None:
+        records = self._records.pop(number, [])
+        if not records:
             return
-        job = replace(job, stops=job.stops + 1)
+        records = [replace(job, stops=job.stops + 1) for job in records]
         if self.rules.resume_cost_s is not None and isfinite(left):
             cost_s = (
                 self.rules.resume_cost_s[number]
@@ -164,10 +178,11 @@ class Simulation:
                 else self.rules.resume_cost_s
             )
             self._work_left[number] = left + cost_s
-            job = replace(job, time_s=ran.ends_at - self.now + cost_s)
-        self.waiting[number] = job
+            records = [replace(job, time_s=ran.ends_at - self.now + cost_s) for job in records]
+        for job in records:
+            self._queue(job)
         if self.rules.depth is not None:
-            self.waiting = {job.job: job for job in sorted(self.waiting.values(), key=_arrival_key)}
+            self.waiting = {(job.job, job.choice): job for job in sorted(self.waiting.values(), key=_arrival_key)}
 
     def _set_paces(self) -> None:
         if pace := self.rules.pace:
@@ -192,11 +207,10 @@ class Simulation:
             self.snapshot.remove_job(self.running.pop(job))
             ended.append(job)
         while self._arrivals and self._arrivals[-1].submitted_at <= self.now:
-            job_that_comes = self._arrivals.pop()
-            self.waiting[job_that_comes.job] = job_that_comes
+            self._queue(self._arrivals.pop())
         while self._departures and self._departures[-1][0] <= self.now:
             _, job = self._departures.pop()
-            if self.waiting.pop(job, None):
+            if self._unqueue(job):
                 gone.append(job)
         while self._window_edges and self._window_edges[-1] <= self.now:
             self._window_edges.pop()

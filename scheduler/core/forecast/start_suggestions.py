@@ -25,6 +25,8 @@ MAX_TIMES = 3
 
 
 Change = TypeVar("Change")
+Records = tuple[WaitingJob, ...]
+"""A job: its record in each pool where it waits."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +51,8 @@ def find_helpful_changes(
     policy: Policy,
     now: float,
     run_times: RunTimeHistory,
-    job: WaitingJob,
-    families: Iterable[Iterable[tuple[Change, WaitingJob]]],
+    job: Records,
+    families: Iterable[Iterable[tuple[Change, Records]]],
     *,
     budget_left: Callable[[], float] = lambda: 1.0,
     futures: int = FUTURES,
@@ -64,7 +66,7 @@ def find_helpful_changes(
     if play.starts_now(job):
         return HelpfulChanges(StartRange(now, now, now))
     found: list[HelpfulChange[Change]] = []
-    later: list[list[tuple[Change, WaitingJob]]] = []
+    later: list[list[tuple[Change, Records]]] = []
     for family in families:
         later.append([])
         for change, changed in family:
@@ -105,16 +107,14 @@ class _SharedFutures:
         self._cycle_memo = CycleMemo(explains=False)
         self._drawn: dict[int, DrawnEnds] = {}
 
-    def starts_now(self, job: WaitingJob) -> bool:
+    def starts_now(self, job: Records) -> bool:
         """Check whether the job starts at once."""
         play = Simulation(
             self._snapshot_with(job), self._policy, self._now, lambda other: inf, cycle_memo=self._cycle_memo
         )
-        return any(start.job == job.job for start in next(play.run_steps()).plan.starts)
+        return any(start.job == job[0].job for start in next(play.run_steps()).plan.starts)
 
-    def start_times(
-        self, job: WaitingJob, futures: int, begun: Iterable[float] = (), until: float = 0.0
-    ) -> list[float]:
+    def start_times(self, job: Records, futures: int, begun: Iterable[float] = (), until: float = 0.0) -> list[float]:
         """Return the job's start in each future, fewer if the budget runs out."""
         times = list(begun)
         while len(times) < futures and (len(times) < MIN_FUTURES or self._budget_left() > until):
@@ -124,7 +124,7 @@ class _SharedFutures:
             times.append(at)
         return times
 
-    def sooner_start_times(self, job: WaitingJob, times: list[float]) -> list[float] | None:
+    def sooner_start_times(self, job: Records, times: list[float]) -> list[float] | None:
         """Return the job's starts in the futures of `times`; [] if not sooner in the first, None without budget."""
         first = self._start_time_in(job, 0, before=times[0])
         if first is None or first >= times[0]:
@@ -132,21 +132,21 @@ class _SharedFutures:
         others = self.start_times(job, len(times), [first])
         return others if len(others) == len(times) else None
 
-    def _start_time_in(self, job: WaitingJob, number: int, before: float = inf) -> float | None:
+    def _start_time_in(self, job: Records, number: int, before: float = inf) -> float | None:
         if number not in self._drawn:
             self._drawn[number] = draw_ends(self._snapshot, self._now, self._run_times, number)
         world, drawn = self._snapshot_with(job), self._drawn[number]
         starts = iterate_starts(world, self._policy, self._now, self._run_times, number, self._cycle_memo, drawn)
         for started, at in starts:
-            if started == job.job or at >= before:
+            if started == job[0].job or at >= before:
                 return at
             if self._budget_left() <= 0:
                 return None
         return inf
 
-    def _snapshot_with(self, job: WaitingJob) -> Snapshot:
-        others = (other for other in self._snapshot.waiting if other.job != job.job)
-        return replace_waiting(self._snapshot, (*others, job))
+    def _snapshot_with(self, job: Records) -> Snapshot:
+        others = (other for other in self._snapshot.waiting if other.job != job[0].job)
+        return replace_waiting(self._snapshot, (*others, *job))
 
 
 def is_worthwhile(start: StartRange, other: StartRange, now: float) -> bool:

@@ -61,7 +61,9 @@ class Role:
 class WaitingJob:
     """A queued job, whose gang starts together or not at all.
 
+    A job that waits in several pools has a record for each: they share `job`, and at most one of them starts.
     time_s: estimated run time. stops: how often it was preempted. revision: how often what it asks for was changed.
+    choice: the pool's place in the job's order of preference, -1 if it waits in no other.
     """
 
     job: int
@@ -78,6 +80,7 @@ class WaitingJob:
     preemptible: bool = False
     stops: int = 0
     revision: int = 0
+    choice: int = -1
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,8 +138,11 @@ def sum_quota_usage(tasks: tuple[TaskPlacement, ...]) -> tuple[int, int, int]:
 
 @dataclass(frozen=True)
 class Placement:
+    """Where a job's tasks are. choice: of the record that it is for."""
+
     job: int
     tasks: tuple[TaskPlacement, ...]
+    choice: int = -1
 
 
 @dataclass(frozen=True)
@@ -251,11 +257,23 @@ class Policy:
         return any(own.stop_longer is not None for own in self.pools or (self,))
 
 
+@dataclass(frozen=True)
+class QueuePlace:
+    """A waiting job's place in the queue of one pool."""
+
+    pool: int
+    position: int
+    of: int
+
+
 @dataclass
 class Plan:
     """The result of one cycle.
 
-    positions: {waiting job: (position, length)} in its pool's queue.
+    refusals, positions: {waiting job: ...}. Position and length of its pool's queue; of several pools, both tell of the
+    one where it is to start first.
+    places: {job that waits in several pools: where it stands in each}, that one first.
+    given_up: {job that starts: how many reservations it had in other pools}. The next cycle may start more there.
     """
 
     starts: list[Placement] = field(default_factory=list)
@@ -263,6 +281,8 @@ class Plan:
     reserved_at: dict[int, float] = field(default_factory=dict)
     refusals: dict[int, list[Refusal]] = field(default_factory=dict)
     positions: dict[int, tuple[int, int]] = field(default_factory=dict)
+    places: dict[int, list[QueuePlace]] = field(default_factory=dict)
+    given_up: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

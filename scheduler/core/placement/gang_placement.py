@@ -63,7 +63,7 @@ def _place_in_order(
             spare_milli -= extra_milli(role.ask, demand.kinds[index], int(snapshot.gpu_kind[task.cards[0].gpu]))
     tasks = tuple(sorted(taken, key=lambda task: task.rank))
     snapshot.charge_quota(tasks, job)
-    return Placement(job.job, tasks)
+    return Placement(job.job, tasks, job.choice)
 
 
 def _best_node(

@@ -99,7 +99,9 @@ def _make_room_for_each(
     may_ask: Callable[[Cycle, WaitingJob], bool] = lambda cycle, job: True,
 ) -> None:
     for job in first:
-        if job.job not in cycle.making_room_for and may_ask(cycle, job):
+        if job.job in cycle.making_room_for or cycle.gets_room_elsewhere(job):
+            continue
+        if may_ask(cycle, job):
             closed = cycle.reservation_plan.maintenance_tasks(cycle.stays_until(job))
             for task in closed:
                 cycle.after_evictions.snapshot.allocate_task(task)

@@ -48,6 +48,7 @@ def preempt_longer_jobs(cycle: Cycle, waiting: list[WaitingJob]) -> None:
         )
         if (
             job.job in cycle.making_room_for
+            or cycle.gets_room_elsewhere(job)
             or work >= vain.get(alike, np.inf)
             or not _gets_freed_room(cycle, job, made)
         ):

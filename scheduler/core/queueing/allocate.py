@@ -2,6 +2,9 @@
 
 Jobs within their team's guarantee come first. Jobs that wait for their own limits hold up nobody; those that wait for
 capacity stand in line, and the first get reservations (`Policy.reservations`).
+
+A job that waits in several pools stands in the line of each, as if it waited there alone, and may hold a reservation in
+each, so that nobody overtakes it anywhere. It starts in the pool that it prefers of those where its turn has come.
 """
 
 from collections import Counter, defaultdict
@@ -26,29 +29,68 @@ def start_waiting_jobs(cycle: Cycle) -> list[WaitingJob]:
     lines = WaitingLines(len(cycle.snapshot.kind_names))
     waiting: list[WaitingJob] = []
     owners, borrowers = _split_by_guarantee(cycle)
-    known = EqualJobResults(cycle, lines, waiting)
-    for job in order_jobs(cycle.snapshot, owners, cycle.policy, cycle.now):
-        if known.reuse(job):
+    known, choices = EqualJobResults(cycle, lines, waiting), PreferredPools(cycle, owners)
+    for job in order_jobs(cycle.snapshot, owners, cycle.policy, cycle.now, choices.may_start_first):
+        if choices.is_started(job) or known.reuse(job):
             continue
         if not cycle.is_within_guarantee(job):
             borrowers.append(job)
         elif not _start_or_block(cycle, lines, job, cycle.job_class(job), []):
             waiting.append(job)
         known.remember_result(job)
-    known = EqualJobResults(cycle, lines, waiting)
-    for job in order_jobs(cycle.snapshot, borrowers, cycle.policy, cycle.now):
-        if known.reuse(job):
+    known, choices = EqualJobResults(cycle, lines, waiting), PreferredPools(cycle, borrowers)
+    for job in order_jobs(cycle.snapshot, borrowers, cycle.policy, cycle.now, choices.may_start_first):
+        if choices.is_started(job) or known.reuse(job):
             continue
         shape = cycle.job_class(job)
         if shape.skips_line:
-            cycle.plan.refusals[job.job] = []
+            cycle.set_refusals(job, [])
         elif not _start_or_block(cycle, lines, job, shape, cycle.borrow_refusals(job)):
             waiting.append(job)
         known.remember_result(job)
     if cycle.cycle_memo.explains:
-        reserved = ((kept.job, kept.at) for kept in cycle.reservation_plan.reservations if kept.job != MAINTENANCE_JOB)
-        cycle.plan.reserved_at = {job: at for job, at in reserved if isfinite(at)}
+        for kept in cycle.reservation_plan.reservations:  # the earliest first
+            if kept.job != MAINTENANCE_JOB and isfinite(kept.at):
+                cycle.plan.reserved_at.setdefault(kept.job, kept.at)
+    if cycle.started_elsewhere:
+        cycle.blocked = [job for job in cycle.blocked if cycle.is_waiting(job)]
+        waiting = [job for job in waiting if cycle.is_waiting(job)]
     return waiting
+
+
+class PreferredPools:
+    """Records of jobs that wait in several pools, whose turn has not come yet."""
+
+    def __init__(self, cycle: Cycle, jobs: list[WaitingJob]):
+        self._cycle = cycle
+        self._to_come: defaultdict[int, list[WaitingJob]] = defaultdict(list)
+        for job in jobs:
+            if job.choice >= 0:
+                self._to_come[job.job].append(job)
+
+    def may_start_first(self, job: WaitingJob) -> bool:
+        """Check whether the job may still start in a pool that it prefers to this one."""
+        return self._cycle.is_waiting(job) and any(
+            other.choice < job.choice and _may_start(self._cycle, other) for other in self._to_come[job.job]
+        )
+
+    def is_started(self, job: WaitingJob) -> bool:
+        """Note that the record's turn has come; True if the job has started in another pool."""
+        if job.choice < 0:
+            return False
+        self._to_come[job.job].remove(job)
+        return not self._cycle.is_waiting(job)
+
+
+def _may_start(cycle: Cycle, job: WaitingJob) -> bool:
+    """Check whether the job could start if its turn came now."""
+    if hold_refusals(job, cycle.now) or cycle.limit_refusals(job):
+        return False
+    shape = cycle.job_class(job)
+    if cycle.borrow_refusals(job) and not cycle.is_within_guarantee(job) and not cycle.guest_class(job):
+        return False
+    ends_at = cycle.now if cycle.may_delay_reservations(job) else cycle.stays_until(job)
+    return not shape.is_blocked(ends_at) and not _fits_nowhere(cycle, job, shape)
 
 
 class EqualJobResults:
@@ -65,7 +107,7 @@ class EqualJobResults:
         if self._version != cycle.snapshot.version:
             self._version, self._results = cycle.snapshot.version, {}
         known = self._results.get(_equal_job_key(job))
-        if known is None:
+        if known is None or cycle.reservation_plan.is_first_in_line(job):
             return False
         if isinstance(known, list):
             cycle.block(job, known)
@@ -77,10 +119,10 @@ class EqualJobResults:
     def remember_result(self, job: WaitingJob) -> None:
         """Remember the result of a waiting job for equal ones."""
         cycle = self._cycle
-        if self._version != cycle.snapshot.version or job.job not in cycle.plan.refusals:
+        if self._version != cycle.snapshot.version:
             return
         if cycle.blocked and cycle.blocked[-1] is job:
-            self._results[_equal_job_key(job)] = cycle.plan.refusals[job.job]
+            self._results[_equal_job_key(job)] = cycle.refusals_of(job)
         elif self._waiting and self._waiting[-1] is job:
             shape, passing = cycle.job_class(job), cycle.policy.for_pool(job.pool).stop_longer is not None
             if not shape.skips_line and shape.is_blocked(cycle.now if passing else cycle.stays_until(job)):
@@ -164,7 +206,7 @@ def _join_line(cycle: Cycle, lines: WaitingLines, job: WaitingJob, shape: JobCla
     """Queue the job for capacity, with a reservation if near the head."""
     ahead, before = lines.join(job.pool, kinds)
     first = [Refusal("ahead_in_queue", {"n": ahead})] if ahead and cycle.cycle_memo.explains else []
-    cycle.plan.refusals[job.job] = first + (shape.cell_refusals(job, cycle.stays_until(job)) or shape.blocked_by)
+    cycle.set_refusals(job, first + (shape.cell_refusals(job, cycle.stays_until(job)) or shape.blocked_by))
     if before < _reservation_limit(cycle, job):
         cycle.reservation_plan.reserve(job, shape.demand, cycle.cell_constraint(job, shape.demand))
     elif shape.blocked_from == -inf and not cycle.cycle_memo.explains and not cycle.snapshot.windows:
@@ -183,7 +225,7 @@ def _place_without_delay(cycle: Cycle, job: WaitingJob, shape: JobClass) -> Plac
     """Place the job where it delays no reservation, or record that there is no such place."""
     stays_until = cycle.stays_until(job)
     ends_at = cycle.now if cycle.may_delay_reservations(job) else stays_until
-    if shape.is_blocked(ends_at) or shape.cell_refusals(job, stays_until):
+    if _is_known_blocked(cycle, job, shape, ends_at) or shape.cell_refusals(job, stays_until):
         return None
     spare, keep = cycle.spare_milli(job), cycle.cell_constraint(job, shape.demand)
     kinds = shape.demand.affordable_kinds(spare)
@@ -194,7 +236,7 @@ def _place_without_delay(cycle: Cycle, job: WaitingJob, shape: JobClass) -> Plac
         and _fits_nowhere(cycle, job, shape)
     ):
         return None  # without computing pending reservations
-    view = cycle.reservation_plan.view_until(ends_at)
+    view = cycle.reservation_plan.view_for(job, ends_at)
     result = place_gang(view.snapshot, view.score_table, job, shape.demand, kinds, spare, keep)
     if isinstance(result, Placement):
         if view is not cycle.present_view:
@@ -215,6 +257,12 @@ def _place_without_delay(cycle: Cycle, job: WaitingJob, shape: JobClass) -> Plac
     else:
         shape.blocked_by = explain_shortfall(cycle.snapshot, job, result)
     return None
+
+
+def _is_known_blocked(cycle: Cycle, job: WaitingJob, shape: JobClass, ends_at: float) -> bool:
+    """Check whether such jobs do not fit; what kept others may be a reservation of this one's in another pool."""
+    own = shape.blocked_from is not None and shape.blocked_from > -inf and cycle.reservation_plan.is_first_in_line(job)
+    return shape.is_blocked(ends_at) and not own
 
 
 def _fits_nowhere(cycle: Cycle, job: WaitingJob, shape: JobClass) -> bool:

@@ -81,13 +81,17 @@ class Cycle:
         self.reservation_plan = ReservationPlan(self.present_view, policy, now, self.cycle_memo.task_rows)
         self.blocked: list[WaitingJob] = []
         """Jobs that wait for something other than capacity."""
+        self.started_elsewhere: set[int] = set()
+        """Jobs with records in several pools of which one started: the others wait no more."""
+        self._refusals: dict[int, dict[int, list[Refusal]]] = {}
+        """{job with records in several pools: {choice: refusals}}."""
         self.leaving = {job.job for job in snapshot.running if job.leaving}
         self.making_room_for: set[int] = set()
         """Jobs for which room is being made."""
         self._empty: tuple[Snapshot, ScoreTable] | None = None
         self._classes: dict[tuple[tuple[Role, ...], int, int, int], JobClass] = {}
         self._reaches: dict[tuple[int, float, bool], tuple[int, int]] = {}
-        self._class_of: dict[int, JobClass] = {}
+        self._class_of: dict[tuple[int, int], JobClass] = {}
         self._by_identity: dict[tuple[int, int, int, int], tuple[tuple[Role, ...], JobClass]] = {}
         self._guarantees = bool(snapshot.guarantee.any())
         self._answers: dict[tuple, Any] = {}
@@ -117,9 +121,10 @@ class Cycle:
         }
 
     def job_class(self, job: WaitingJob) -> JobClass:
-        shape = self._class_of.get(job.job)
+        record = job.job, job.choice
+        shape = self._class_of.get(record)
         if shape is None:
-            shape = self._class_of[job.job] = self._job_class(job, *self._reaches_of(job))
+            shape = self._class_of[record] = self._job_class(job, *self._reaches_of(job))
         return shape
 
     def guest_class(self, job: WaitingJob) -> JobClass | None:
@@ -219,6 +224,31 @@ class Cycle:
                 self.cycle_memo.job_classes[job.gang, job.pool, *self._reaches_of(job)] = shape.demand, shape.infeasible
         return shape.infeasible
 
+    def gets_room_elsewhere(self, job: WaitingJob) -> bool:
+        """Check whether the job will start in another pool once those that leave are gone: nobody need leave here."""
+        if not self.leaving or not self.reservation_plan.is_first_in_line(job):
+            return False
+        line = self.reservation_plan.first_in_line
+        return any(
+            self._gets_freed_room(other, [one for one in line[:place] if one.pool == other.pool])
+            for place, other in enumerate(line)
+            if other.job == job.job and other.pool != job.pool
+        )
+
+    def _gets_freed_room(self, job: WaitingJob, ahead: list[WaitingJob]) -> bool:
+        """Check whether room is left for the job when those ahead of it have taken theirs."""
+        if not self._places_all([job]):
+            return False
+        return self._places_all([*(other for other in ahead if other.job not in self.making_room_for), job])
+
+    def _places_all(self, jobs: list[WaitingJob]) -> bool:
+        """Check whether the last of the jobs has a place beside those before it, once those that leave are gone."""
+        found = [(job, place_job(self.after_evictions, job, self.job_class(job).demand)) for job in jobs]
+        for job, placement in reversed(found):
+            if placement:
+                self.after_evictions.snapshot.release(placement, job)
+        return found[-1][1] is not None
+
     def make_room(self, job: WaitingJob, reason: str, choose: ChooseVictims) -> None:
         """Choose victims, and take the job's place in `after_evictions`."""
         demand = self.job_class(job).demand
@@ -234,7 +264,7 @@ class Cycle:
         self.making_room_for.add(job.job)
         if not self.leaving:
             return  # room exists, something else keeps it
-        self.plan.refusals[job.job].insert(0, Refusal("making_room", {"n": len(victims) or len(self.leaving)}))
+        self.refusals_of(job).insert(0, Refusal("making_room", {"n": len(victims) or len(self.leaving)}))
         self.plan.evictions += [Eviction(victim.job, reason, job.job) for victim in victims]
 
     def record_start(self, placement: Placement, job: WaitingJob) -> None:
@@ -242,6 +272,30 @@ class Cycle:
         self.plan.starts.append(placement)
         self.plan.refusals.pop(job.job, None)
         self.reservation_plan.record_start(placement, job)
+        if job.choice >= 0:
+            self._leave_other_lines(job)
+
+    def _leave_other_lines(self, job: WaitingJob) -> None:
+        """Let a job that starts wait in no other pool."""
+        self.started_elsewhere.add(job.job)
+        self._refusals.pop(job.job, None)
+        if self.reservation_plan.is_first_in_line(job):
+            self.plan.given_up[job.job] = self.reservation_plan.drop(job.job)
+
+    def is_waiting(self, job: WaitingJob) -> bool:
+        """Check that the job has not started in another pool."""
+        return job.choice < 0 or job.job not in self.started_elsewhere
+
+    def set_refusals(self, job: WaitingJob, refusals: list[Refusal]) -> None:
+        """Tell why the job waits in its pool."""
+        if job.choice < 0:
+            self.plan.refusals[job.job] = refusals
+        else:
+            self._refusals.setdefault(job.job, {})[job.choice] = refusals
+
+    def refusals_of(self, job: WaitingJob) -> list[Refusal]:
+        """Return why the job waits in its pool, once that is known."""
+        return self.plan.refusals[job.job] if job.choice < 0 else self._refusals[job.job][job.choice]
 
     def _cached_until_change(self, question: tuple, ask: Callable[[], Any]) -> Any:
         """Return the cached answer; recompute it once the snapshot changed."""
@@ -252,5 +306,5 @@ class Cycle:
         return self._answers[question]
 
     def block(self, job: WaitingJob, refusals: list[Refusal]) -> None:
-        self.plan.refusals[job.job] = refusals
+        self.set_refusals(job, refusals)
         self.blocked.append(job)

@@ -7,7 +7,7 @@ Fair share is weighted DRF (Ghodsi et al., NSDI'11) by team tree, then by user, 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
-from heapq import heapify, heappop, heapreplace
+from heapq import heapify, heappop, heappush, heapreplace
 from itertools import pairwise
 from operator import attrgetter
 from typing import Any
@@ -17,16 +17,24 @@ import numpy as np
 from scheduler.core.model.snapshot import Snapshot
 from scheduler.core.model.types import HIGH, URGENT, Policy, RunningJob, WaitingJob
 
-ANY_OWNER = 0
-"""Pool, team and user of overdue jobs."""
+ANY_POOL, ANY_OWNER = -1, 0
+"""Pool, and team and user, of overdue jobs."""
 PATIENCE = 4.0
 """With `short_first`, multiples of its own run time that a job waits to rise by one class."""
 
 
-def order_jobs(snapshot: Snapshot, jobs: Iterable[WaitingJob], policy: Policy, now: float) -> Iterator[WaitingJob]:
+def order_jobs(
+    snapshot: Snapshot,
+    jobs: Iterable[WaitingJob],
+    policy: Policy,
+    now: float,
+    depends: Callable[[WaitingJob], bool] = lambda job: False,
+) -> Iterator[WaitingJob]:
     """Yield jobs in order, following what the caller takes meanwhile.
 
     Usage may only grow: a stale key is then never too large, and recomputed only when it comes first.
+    depends: whether what is decided about the job depends on its turn in another pool. Its pool's line waits for that
+    turn, unless the lines wait for each other; so jobs keep their order in each pool.
     """
     shares = _DominantShares(snapshot)
     streams = _build_streams(list(jobs), shares, policy, now)
@@ -39,12 +47,20 @@ def order_jobs(snapshot: Snapshot, jobs: Iterable[WaitingJob], policy: Policy, n
     line = [_TeamTree(of_tree, shares, *tree) for tree, of_tree in trees.items()]
     heap = [(tree.key(), place, tree) for place, tree in enumerate(line)]
     heapify(heap)
-    while heap:
+    paused = _PausedLines(depends)
+    while heap or paused.lines:
+        if paused.lines:
+            paused.resume(heap)
         old, place, tree = heap[0]
         if tree.is_stale() and (key := tree.key()) != old:
             heapreplace(heap, (key, place, tree))
             continue
-        for _ in range(tree.uncontested() if _is_first(heap, 4) else 1):
+        if paused.must_pause(tree):
+            heap = paused.pause(tree, heap)
+            continue
+        for turn in range(tree.uncontested() if _is_first(heap, 4) else 1):
+            if turn and paused.must_pause(tree):
+                break
             yield tree.pop()
             if tree.is_stale():
                 break
@@ -87,7 +103,7 @@ def _build_streams(jobs: list[WaitingJob], shares: "_DominantShares", policy: Po
         return []
     priority, overdue, work = _age_priorities(jobs, policy, now)
     owners = np.stack([_column(jobs, name) for name in ("pool", "team", "user")])
-    owners[:, overdue] = ANY_OWNER
+    owners[:, overdue] = ((ANY_POOL,), (ANY_OWNER,), (ANY_OWNER,))
     rest = _column(jobs, "job"), _column(jobs, "submitted_at", float), work
     order = np.lexsort((*rest, ~overdue, -priority, *owners[::-1]))
     alike = np.stack((*owners, -priority, ~overdue))[:, order]
@@ -118,12 +134,44 @@ def _column(jobs: list[WaitingJob], name: str, kind: type = np.int64) -> np.ndar
     return np.fromiter(map(attrgetter(name), jobs), kind, len(jobs))
 
 
+class _PausedLines:
+    """Pools whose first job depends on its turn in another pool."""
+
+    def __init__(self, depends: Callable[[WaitingJob], bool]):
+        self.lines: dict[int, tuple[WaitingJob, list[tuple]]] = {}
+        """{pool: (first job, heap entries of its trees)}."""
+        self._depends = depends
+        self._passed: WaitingJob | None = None
+
+    def must_pause(self, tree: "_TeamTree") -> bool:
+        job = tree.first()
+        return job.choice > 0 and tree.pool != ANY_POOL and job is not self._passed and self._depends(job)
+
+    def pause(self, tree: "_TeamTree", heap: list[tuple]) -> list[tuple]:
+        """Return the heap without the trees of this one's pool."""
+        self.lines[tree.pool] = tree.first(), [entry for entry in heap if entry[2].pool == tree.pool]
+        rest = [entry for entry in heap if entry[2].pool != tree.pool]
+        heapify(rest)
+        return rest
+
+    def resume(self, heap: list[tuple]) -> None:
+        """Put lines back whose first job depends on nothing any more; one of them anyway if the heap is empty."""
+        ready = [pool for pool, (job, _) in self.lines.items() if not self._depends(job)]
+        if not ready and not heap:
+            ready = [min(self.lines, key=lambda pool: min(self.lines[pool][1])[:2])]
+            self._passed = self.lines[ready[0]][0]
+        for pool in ready:
+            for entry in self.lines.pop(pool)[1]:
+                heappush(heap, entry)
+
+
 class _TeamTree:
     """Streams of one pool and root team."""
 
     def __init__(self, streams: list["_JobStream"], shares: "_DominantShares", pool: int, root: int):
         self._heap = [(stream.key(), place, stream) for place, stream in enumerate(streams)]
         self._shares = shares
+        self.pool = pool
         self._root = pool, root
         self._keyed_at = -1
         heapify(self._heap)
@@ -145,6 +193,9 @@ class _TeamTree:
     def uncontested(self) -> int:
         """Return how many jobs may be popped while the snapshot is unchanged."""
         return len(self._heap[0][2].jobs) if _is_first(self._heap, 3) else 1
+
+    def first(self) -> WaitingJob:
+        return self._heap[0][2].jobs[-1]
 
     def pop(self) -> WaitingJob:
         """Remove the next job; call `go_on` before the next key."""

@@ -45,6 +45,8 @@ class ReservationPlan:
         self._release_times = ReleaseTimes(snapshot.running, rows or TaskRows())
         self.first_in_line: list[WaitingJob] = []
         """Jobs with a reservation, if one was found, in queue order."""
+        self._first_in_several: set[int] = set()
+        """Those of them that wait in several pools."""
         self._pending: list[tuple[WaitingJob, GangDemand, CellConstraint | None]] = []
         """Reservations still to be computed; nothing has started since they were requested."""
         self._reservations: list[Reservation] = []
@@ -79,12 +81,30 @@ class ReservationPlan:
             self._narrow_view(until, snapshot.nodes)
         return self._views[until]
 
+    def view_for(self, job: WaitingJob, ends_at: float) -> ScoredSnapshot:
+        """Return `view_until` without what is reserved for the job itself, in another pool with the same machines."""
+        if not self.is_first_in_line(job):
+            return self.view_until(ends_at)
+        others = [one for one in self.reservations if one.job != job.job and _overlaps(ends_at, one)]
+        if not others:
+            return self._present
+        snapshot = self._snapshot.copy()
+        worlds = [self._snapshot_at(one.at, others[: place + 1]) for place, one in enumerate(others)]
+        _set_least_free(snapshot, [self._snapshot, *worlds], snapshot.nodes)
+        return ScoredSnapshot(snapshot, ScoreTable(snapshot, self._policy))
+
+    def is_first_in_line(self, job: WaitingJob) -> bool:
+        """Check whether the job has asked for a reservation in another pool."""
+        return job.choice >= 0 and job.job in self._first_in_several
+
     def reserve(self, job: WaitingJob, demand: GangDemand, cell_constraint: CellConstraint | None = None) -> None:
         """Reserve the earliest start for the job, if it ever fits; `inf` if it depends on jobs of unknown end.
 
         Computed lazily: read `reservations` before taking anything else from the snapshot.
         """
         self.first_in_line.append(job)
+        if job.choice >= 0:
+            self._first_in_several.add(job.job)
         self._pending.append((job, demand, cell_constraint))
 
     def _reserve(self, job: WaitingJob, demand: GangDemand, keep: CellConstraint | None) -> None:
@@ -100,6 +120,18 @@ class ReservationPlan:
         self._reservations.insert(place_in_line, reservation)
         self._snapshots.insert(place_in_line, self._snapshot_at(at, [r for r in self._reservations if r.at <= at]))
         self._views.clear()
+
+    def drop(self, job: int) -> int:
+        """Give up what was reserved for a job that has started in another pool; return how much it asked for."""
+        self._first_in_several.discard(job)
+        asked = len(self.first_in_line)
+        self.first_in_line = [waiting for waiting in self.first_in_line if waiting.job != job]
+        kept = [reservation for reservation in self.reservations if reservation.job != job]
+        if len(kept) < len(self._reservations):
+            self._reservations = kept
+            self._snapshots = [self._snapshot_at(one.at, kept[: place + 1]) for place, one in enumerate(kept)]
+            self._views.clear()
+        return asked - len(self.first_in_line)
 
     def maintenance_tasks(self, ends_at: float) -> list[TaskPlacement]:
         """Return the nodes under maintenance before `ends_at`, as tasks."""
@@ -199,14 +231,17 @@ class ReservationPlan:
 
     def _narrow_view(self, until: int, nodes: np.ndarray) -> None:
         """Set a view's nodes to the least free over now and its reservations' starts."""
-        snapshot = self._views[until].snapshot
-        gpus, _ = snapshot.cards_on(nodes)
-        worlds = [self._snapshot, *self._snapshots[:until]]
-        for name in FREE_ARRAYS:
-            index = gpus if name.startswith("gpu") else nodes
-            getattr(snapshot, name)[index] = np.minimum.reduce([getattr(world, name)[index] for world in worlds])
-        snapshot.gpu_slices[gpus] = np.maximum.reduce([world.gpu_slices[gpus] for world in worlds])
-        snapshot.mark_changed(nodes)
+        _set_least_free(self._views[until].snapshot, [self._snapshot, *self._snapshots[:until]], nodes)
+
+
+def _set_least_free(snapshot: Snapshot, worlds: list[Snapshot], nodes: np.ndarray) -> None:
+    """Set the nodes to the least free over these worlds."""
+    gpus, _ = snapshot.cards_on(nodes)
+    for name in FREE_ARRAYS:
+        index = gpus if name.startswith("gpu") else nodes
+        getattr(snapshot, name)[index] = np.minimum.reduce([getattr(world, name)[index] for world in worlds])
+    snapshot.gpu_slices[gpus] = np.maximum.reduce([world.gpu_slices[gpus] for world in worlds])
+    snapshot.mark_changed(nodes)
 
 
 def _gang_idle_at(free_at: np.ndarray, gpus: int, tasks: int) -> float:
