@@ -50,6 +50,7 @@ COMMANDS = {
         "administration",
         "For the platform's admin, on its machine: back up database, files, logs and secrets.",
     ),
+    "restore": ("administration", "For the platform's admin: restore a backup onto an empty installation."),
     "backup-key": ("administration", "For the platform's admin: make the key that opens the secrets of backups."),
     "doctor": ("doctor", "Check address, token, versions and tools."),
     "version": ("account", "The versions of this command and of the platform."),

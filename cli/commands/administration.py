@@ -129,6 +129,12 @@ def backup(ctx: typer.Context) -> None:
     _run("backup", ctx.args)
 
 
+@commands.command("restore", context_settings=PASSED_ON)
+def restore(ctx: typer.Context) -> None:
+    """Restore a backup onto an empty installation, and say what ran in between."""
+    _run("restore", ctx.args)
+
+
 @commands.command("backup-key", context_settings=PASSED_ON)
 def backup_key(ctx: typer.Context) -> None:
     """Make the key that opens the secrets of backups."""

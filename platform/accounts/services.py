@@ -1,8 +1,10 @@
 """Change accounts, teams, tokens and one-time links."""
 
+import os
 import secrets
 from collections import defaultdict
 from datetime import datetime, timedelta
+from typing import Literal
 
 from django.conf import settings
 from django.contrib.auth.password_validation import validate_password
@@ -17,6 +19,7 @@ from accounts.permissions import require
 from common.errors import FieldError, InvalidInput, NameTaken, NotFound, NotSignedIn
 from common.secrets import digest_secret
 from events.record_and_publish import publish_recheck, record
+from runtimes.storage.areas import AreaId, get_area_path
 
 SCOPES = (
     "jobs:read",
@@ -39,9 +42,10 @@ RESERVED_USERNAMES = {
     "backup", "list", "irc", "gnats", "nobody", "nogroup", "adm", "shutdown", "halt", "operator", "ftp", "messagebus",
     "polkitd", "sshd", "postgres", "redis", "valkey", "avahi", "ntp", "chrony", "tss", "docker", "containerd",
     "kubelet", "administrator", "superuser", "sysadmin", "sudo", "toor", "wheel", "staff", "agent", "platform",
-    "runtime", "scheduler", "sender", "system", "tessera", "worker",
+    "restore", "runtime", "scheduler", "sender", "system", "tessera", "worker",
 }  # fmt: skip
 RESERVED_PREFIX = "systemd-"
+AREAS: dict[str, Literal["home", "team"]] = {"uid": "home", "gid": "team"}
 LINK_LIFETIME = timedelta(hours=24)
 INVITATION_LIFETIME = timedelta(days=7)
 NOTED_EVERY = timedelta(minutes=1)
@@ -254,12 +258,17 @@ def _spend(link: LoginLink) -> bool:
 
 
 def _next_number(model: type[models.Model], field: str, bounds: tuple[int, int]) -> int:
-    """Return the next free number, under an advisory lock."""
+    """Return the next free number, under an advisory lock.
+
+    One whose files are there is somebody's, also after a restore that knows no more of them.
+    """
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [f"tessera {field}"])
     low, high = bounds
     top = model._default_manager.filter(**{f"{field}__range": bounds}).aggregate(top=Max(field))["top"]
     number = low if top is None else top + 1
+    while os.path.exists(get_area_path(settings.TESSERA_FILES, AreaId(AREAS[field], number))):
+        number += 1
     if number > high:
         raise InvalidInput([FieldError(f"/{field}", "range_used_up", {"min": low, "max": high})])
     return number

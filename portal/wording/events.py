@@ -27,6 +27,16 @@ SENTENCES: dict[tuple[str, str], str | Promise] = {
     ("job", "stop_requested"): gettext_lazy("Stop requested"),
     ("job", "resize_requested"): gettext_lazy("Resize to slices of %(gpu)s requested"),
     ("job", "settled"): gettext_lazy("What could no longer be seen of it was settled: %(why)s"),
+    ("job", "restored.runs"): gettext_lazy("A backup of %(made_at)s was restored; %(task_name)s still runs"),
+    ("job", "restored.ended"): gettext_lazy("A backup of %(made_at)s was restored; %(task_name)s had ended meanwhile"),
+    ("job", "restored.apart"): gettext_lazy(
+        "A backup of %(made_at)s was restored; %(task_name)s still runs, outside of the platform's records"
+    ),
+    ("job", "restored.gone"): gettext_lazy("A backup of %(made_at)s was restored; nothing of %(task_name)s was found"),
+    ("job", "restored.lost"): gettext_lazy("A backup of %(made_at)s was restored; %(task_name)s was lost before"),
+    ("job", "restored.began"): gettext_lazy(
+        "A backup of %(made_at)s was restored; %(task_name)s waited then and has begun since. The job is held"
+    ),
     ("job", "changed"): gettext_lazy("Changed while waiting: %(changed)s"),
     ("job", "held"): gettext_lazy("Held: the job keeps its place and does not start"),
     ("job", "released"): gettext_lazy("Released: the job may start again"),

@@ -1,11 +1,12 @@
-"""Backups of what `bin/start` runs: `tessera backup` and `backup-key` on the machine of the platform.
+"""Backups of what `bin/start` runs: `tessera backup`, `restore` and `backup-key` on the machine of the platform.
 
-Where PostgreSQL is a server of its own (PGHOST is set), they are `manage.py backup` and `backup_key`.
+Where PostgreSQL is a server of its own (PGHOST is set), they are `manage.py backup`, `restore` and `backup_key`.
 """
 
 import argparse
 import contextlib
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -23,7 +24,7 @@ STARTED_WITHIN_S, STOPPED_WITHIN_S = 60, 10
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="tessera", add_help=False)
-    parser.add_argument("command", choices=["backup", "backup-key"])
+    parser.add_argument("command", choices=["backup", "restore", "backup-key"])
     parser.add_argument("--data", type=Path, default=None)
     options, rest = parser.parse_known_args(arguments)
     if options.command == "backup-key" or "--help" in rest or "-h" in rest:
@@ -32,6 +33,8 @@ def main(arguments: list[str]) -> int:
         return manage(options.command, rest, {"TESSERA_ROLE": "command"})
     data = (options.data or ROOT / ".tessera").resolve()
     try:
+        if options.command == "restore":
+            return restore(data, rest)
         with serving(data) as environment:
             return manage(options.command, rest, environment)
     except Failure as failure:
@@ -63,6 +66,31 @@ def serving(data: Path) -> Iterator[dict[str, str]]:
         with _running_postgres(data / "postgres", run, data):
             yield environment
     finally:
+        os.close(lock)
+
+
+def restore(data: Path, rest: list[str]) -> int:
+    """Restore into a data directory without a database, which is there when all else succeeded. Raises Failure."""
+    postgres, fresh = data / "postgres", data / "postgres.restored"
+    data_dir.open_data(data)
+    lock = data_dir.take_lock(data)
+    try:
+        if postgres.exists():
+            raise Failure(
+                f"{data} holds an installation.",
+                "Restore into an empty folder: --data DIR. If only its database is to be replaced, "
+                f"and its jobs run on: move {postgres} away, and add --database-only.",
+            )
+        shutil.rmtree(fresh, ignore_errors=True)
+        run = data_dir.open_run(data)
+        with _running_postgres(fresh, run, data):
+            status = manage("restore", rest, build_environment(data, run))
+        if status == 0 and not {"--secrets-to"} & {word.partition("=")[0] for word in rest}:
+            fresh.rename(postgres)
+            print(f"Start it: bin/start --data {data}" + (" --cluster" if (data / data_dir.MARK).exists() else ""))
+        return status
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
         os.close(lock)
 
 

@@ -20,7 +20,8 @@ class Capabilities:
 
     containers: a task may bring an image. own_addresses: each task has an address and all its ports. resizes: slices of
     running tasks. view: LiveView class; without it the runtime is polled. examine: health check, (runtime, numbers of
-    teams, probe) to Findings; probe may run something. belongings: Belongings class.
+    teams, probe) to Findings; probe may run something. belongings: Belongings class. remains: function of task uuids,
+    to those of which something runs here though they have no records.
     """
 
     containers: bool
@@ -29,6 +30,7 @@ class Capabilities:
     own_addresses: bool = False
     examine: str = ""
     belongings: str = ""
+    remains: str = ""
     resizes: bool = False
 
 

@@ -1,6 +1,7 @@
 """Find and kill processes of a task without a shim. Only when none is found, it has ended."""
 
 import signal
+from collections.abc import Iterable
 
 from runtimes.local.processes import (
     Process,
@@ -44,6 +45,12 @@ def find_orphan_processes(task: TaskDir) -> list[Process]:
     }
     below = {process.pid for process in list_descendants(roots, living)}
     return [process for process in living if process.pid in roots | below]
+
+
+def list_remains(uuids: Iterable[str]) -> set[str]:
+    """Return those tasks of which a process runs here, whatever directory has their records."""
+    living = [process.pid for process in list_processes()]
+    return {uuid for uuid in uuids if any(has_marker(pid, uuid) or is_in_group(pid, uuid) for pid in living)}
 
 
 def list_task_groups(task: TaskDir) -> list[str]:

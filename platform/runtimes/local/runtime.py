@@ -28,7 +28,9 @@ from runtimes.storage.file_lock import hold_file_lock
 
 
 class LocalRuntime:
-    capabilities = Capabilities(containers=False, name="local", resizes=True)
+    capabilities = Capabilities(
+        containers=False, name="local", resizes=True, remains="runtimes.local.orphan_processes.list_remains"
+    )
 
     def __init__(self, *paths: Any, **options: Any):
         """Set up the runtime by the options of NodeConfig; probing is lazy. Raises UnknownProfile."""
