@@ -45,6 +45,10 @@ def add(
         body["expires_at"] = datetime.combine(until, LAST_SECOND).astimezone().isoformat()
     row = session.client().post("/me/ssh-keys", body, repeat=False)
     session.show(row, [str(row["id"])], [f"The key {row['name']} opens your notebooks and jobs."])
+    if row.get("made_by") and not until:
+        session.print_note(
+            f"It works as long as this token, until {_format_expiry(row)}. Keys added in the portal stay."
+        )
 
 
 @keys.command("ls", cls=Command)

@@ -25,6 +25,10 @@ FIELD_MESSAGES = {
         "%(known)s, or create it in the portal, under API tokens."
     ),
     "ssh_key_of_another": _("This key belongs to another account. Create your own key: ssh-keygen -t ed25519"),
+    "ssh_key_outlives_token": _(
+        "A key never outlives the token that adds it, which expires at %(until)s. Choose an earlier time, or add the "
+        "key in the portal, under SSH keys."
+    ),
     "ssh_key_too_many": _("You already have %(max)s keys. Remove one that you do not use."),
     "ssh_key_unknown_type": _(
         "Keys of type “%(got)s” are not accepted. Use one of %(known)s. To create one: ssh-keygen -t ed25519"
@@ -40,6 +44,10 @@ FIELD_MESSAGES = {
     "ssh_private_key": _(
         "This is a private key, which must never leave your machine. Paste the file that ends in .pub. If others "
         "may have seen this key, create a new one."
+    ),
+    "too_many_tokens": _(
+        "You have as many tokens as a person may have, %(max)s. Revoke those that you no longer need, under API tokens "
+        "in the portal; programs that do the same work may share one."
     ),
     "unknown_scope": _("“%(scope)s” is not a scope that you can grant. Choose from: %(known)s."),
     "weak_password": _("This password is too easy to guess. %(why)s"),

@@ -186,12 +186,16 @@ class ApiToken(Credential):
 
 
 class SshKey(Credential):
-    """A public SSH key. blob: base64. fingerprint: "SHA256:...", as `ssh-keygen -l` prints it."""
+    """A public SSH key. blob: base64. fingerprint: "SHA256:...", as `ssh-keygen -l` prints it.
+
+    made_by: the token that added it and whose end ends it; None if a person did.
+    """
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="ssh_keys")
     kind = models.CharField(max_length=64)
     blob = models.TextField(unique=True)
     fingerprint = models.CharField(max_length=64, unique=True)
+    made_by = models.ForeignKey(ApiToken, null=True, on_delete=models.CASCADE, related_name="ssh_keys")
 
     objects = CredentialQuerySet.as_manager()
 

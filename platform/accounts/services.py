@@ -14,9 +14,11 @@ from django.db.models import Max
 from django.db.models.functions import Now
 from django.utils import timezone
 
+from accounts.credentials import lock_credentials
 from accounts.models import ApiToken, LoginLink, Membership, PlatformRole, SshKey, Team, TeamRole, User
 from accounts.permissions import require
-from common.errors import FieldError, InvalidInput, NameTaken, NotFound, NotSignedIn
+from accounts.ssh_keys import remove_ssh_keys
+from common.errors import FieldError, InvalidInput, NameTaken, NotFound
 from common.secrets import digest_secret
 from events.record_and_publish import publish_recheck, record
 from runtimes.storage.areas import AreaId, get_area_path
@@ -130,13 +132,14 @@ def create_token(
     made_by: the token that asks; the new one has no scope beyond it and never outlives it. days: TOKEN_DAYS if None,
     or less where made_by ends before. Raises InvalidInput.
     """
-    _lock_tokens(user)
-    if made_by is not None and not ApiToken.objects.live().filter(pk=made_by.pk).exists():
-        raise NotSignedIn("bad_token")
+    lock_credentials(user, made_by)
     end = made_by.expires_at if made_by else None
     errors = [*_check_scopes(scopes, made_by), *_check_days(days, end)]
     if not name.strip() or len(name) > 64 or not name.isprintable():
         errors.append(FieldError("/name", "bad_name", {"max": 64}))
+    most = settings.TESSERA_MOST_TOKENS
+    if ApiToken.objects.live().filter(user=user).count() >= most:
+        errors.append(FieldError("/name", "too_many_tokens", {"max": most}))
     if errors:
         raise InvalidInput(errors)
     expires_at = timezone.now() + timedelta(days=TOKEN_DAYS if days is None else days)
@@ -155,8 +158,8 @@ def create_token(
 
 @transaction.atomic
 def revoke_token(*, user: User, token_id: int) -> None:
-    """Revoke a token and every token that it created, directly or not."""
-    _lock_tokens(user)
+    """Revoke a token, every token that it created, directly or not, and remove the SSH keys that these added."""
+    lock_credentials(user, None)
     makers = dict(ApiToken.objects.filter(user=user, revoked_at__isnull=True).values_list("pk", "made_by"))
     if token_id not in makers:
         raise NotFound(kind="token", id=token_id)
@@ -167,11 +170,7 @@ def revoke_token(*, user: User, token_id: int) -> None:
     for pk in ended:
         ended.extend(made[pk])
     ApiToken.objects.filter(pk__in=ended).update(revoked_at=Now())
-
-
-def _lock_tokens(user: User) -> None:
-    """Let no token of the person be created while another is revoked: a revoked one would leave the new one alive."""
-    list(User.objects.select_for_update(no_key=True).filter(pk=user.pk).values_list("pk"))
+    remove_ssh_keys(user=user, rows=SshKey.objects.filter(made_by__in=ended))
 
 
 def _check_scopes(scopes: list[str], made_by: ApiToken | None) -> list[FieldError]:

@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from django.db import IntegrityError, transaction
+from django.db.models import QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from accounts.models import SshKey, User
+from accounts.credentials import lock_credentials
+from accounts.models import ApiToken, SshKey, User
 from common.errors import FieldError, InvalidInput, NotFound
 from events.record_and_publish import publish_recheck, record
 
@@ -70,20 +72,29 @@ def read_public_key(text: str) -> PublicKey:
 
 
 @transaction.atomic
-def add_ssh_key(*, user: User, key: str, name: str = "", expires_at: datetime | None = None) -> SshKey:
-    """Add a public key that nobody has. Raises InvalidInput."""
+def add_ssh_key(
+    *, user: User, key: str, name: str = "", expires_at: datetime | None = None, made_by: ApiToken | None = None
+) -> SshKey:
+    """Add a public key that nobody has. Raises InvalidInput, NotSignedIn.
+
+    made_by: the token that asks; the key never outlives it.
+    """
     public = read_public_key(key)
     name = (name or public.comment[:NAME_MAX]).strip() or public.kind
     if len(name) > NAME_MAX or not name.isprintable():
         raise InvalidInput([FieldError("/name", "bad_name", {"max": NAME_MAX})])
     if expires_at and expires_at <= timezone.now():
         raise InvalidInput([FieldError("/expires_at", "in_the_past")])
+    lock_credentials(user, made_by)
+    end = made_by.expires_at if made_by else None
+    if expires_at and end and expires_at > end:
+        raise InvalidInput([FieldError("/expires_at", "ssh_key_outlives_token", {"until": end.timestamp()})])
     if SshKey.objects.filter(user=user).count() >= MOST_KEYS:
         raise _refuse("ssh_key_too_many", max=MOST_KEYS)
     fields = {"kind": public.kind, "blob": public.blob, "fingerprint": public.fingerprint}
     try:
         with transaction.atomic():
-            row = SshKey.objects.create(user=user, name=name, expires_at=expires_at, **fields)
+            row = SshKey.objects.create(user=user, name=name, expires_at=expires_at or end, made_by=made_by, **fields)
     except IntegrityError:
         other = SshKey.objects.get(fingerprint=public.fingerprint)
         raise _refuse("ssh_key_yours" if other.user_id == user.pk else "ssh_key_of_another", name=other.name) from None
@@ -95,12 +106,20 @@ def add_ssh_key(*, user: User, key: str, name: str = "", expires_at: datetime | 
 @transaction.atomic
 def remove_ssh_key(*, user: User, key_id: int) -> None:
     """Remove a key; its open connections close at their next check."""
-    row = SshKey.objects.select_for_update().filter(user=user, pk=key_id).first()
-    if row is None:
+    lock_credentials(user, None)
+    if not remove_ssh_keys(user=user, rows=SshKey.objects.filter(user=user, pk=key_id)):
         raise NotFound(kind="ssh_key", id=key_id)
-    row.delete()
-    _record(user, "ssh_key_removed", row)
-    publish_recheck(user.pk)
+
+
+def remove_ssh_keys(*, user: User, rows: QuerySet[SshKey]) -> int:
+    """Remove keys of one person and return how many. Inside a transaction."""
+    found = list(rows.select_for_update(of=("self",)))
+    for row in found:
+        row.delete()
+        _record(user, "ssh_key_removed", row)
+    if found:
+        publish_recheck(user.pk)
+    return len(found)
 
 
 def find_key(fingerprint: str) -> SshKey | None:

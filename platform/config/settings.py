@@ -176,6 +176,7 @@ EMAIL_TIMEOUT = 10
 DEFAULT_FROM_EMAIL = env_text("TESSERA_MAIL_FROM", "tessera@localhost")
 
 # uids and gids of new people and teams on files; an admin may set others to match NFS or LDAP.
+TESSERA_MOST_TOKENS = env_int("TESSERA_MOST_TOKENS", 100)  # live ones, of a person
 TESSERA_UID_RANGE = (env_int("TESSERA_UID_MIN", 20_000), env_int("TESSERA_UID_MAX", 59_999))
 TESSERA_GID_RANGE = (env_int("TESSERA_GID_MIN", 20_000), env_int("TESSERA_GID_MAX", 59_999))
 

@@ -6,11 +6,13 @@ from datetime import timedelta
 
 import pytest
 import time_machine
+from django.db.models import F
 from django.utils import timezone
 
 from accounts.models import SshKey
+from accounts.services import create_token, revoke_token
 from accounts.ssh_keys import add_ssh_key, find_key, has_expired, read_public_key, remove_ssh_key
-from common.errors import InvalidInput, NotFound
+from common.errors import InvalidInput, NotFound, NotSignedIn
 from events.models import Event
 from portal.wording.errors import describe_field_error
 from tests import make
@@ -92,6 +94,27 @@ def test_a_key_works_until_its_end_which_is_not_in_the_past():
     assert find_key(key.fingerprint) == key and not key.is_expired
     with time_machine.travel(now + timedelta(days=2)):
         assert key.is_expired
+
+
+@pytest.mark.django_db
+def test_a_token_that_was_just_revoked_adds_no_key():
+    ada = make.user("ada")
+    token, _ = create_token(user=ada, name="ci", scopes=["tokens:write"])
+    revoke_token(user=ada, token_id=token.pk)
+    with pytest.raises(NotSignedIn):
+        add_ssh_key(user=ada, key=make.ssh_key(), made_by=token)
+    assert not SshKey.objects.exists()
+
+
+@pytest.mark.django_db
+def test_a_key_opens_nothing_after_the_end_of_its_token():
+    ada = make.user("ada")
+    token, _ = create_token(user=ada, name="ci", scopes=["tokens:write"], days=1)
+    key = add_ssh_key(user=ada, key=make.ssh_key(), made_by=token)
+    by_hand = add_ssh_key(user=ada, key=make.ssh_key(2))
+    SshKey.objects.filter(expires_at__isnull=False).update(expires_at=F("expires_at") - timedelta(days=2))
+    assert find_key(key.fingerprint) is None and has_expired(key.fingerprint)
+    assert find_key(by_hand.fingerprint) == by_hand
 
 
 @pytest.mark.django_db

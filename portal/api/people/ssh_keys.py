@@ -12,7 +12,10 @@ from portal.api.view import ApiView, read_query
 
 
 class SshKeyShape(serializers.Serializer):
-    """kind: such as ssh-ed25519. fingerprint: as `ssh-keygen -l` prints it. expires_at: null = never."""
+    """kind: such as ssh-ed25519. fingerprint: as `ssh-keygen -l` prints it. expires_at: null = never.
+
+    made_by: id of the token that added it and whose end ends it, too; null if a person did.
+    """
 
     id = serializers.IntegerField()
     name = serializers.CharField()
@@ -21,10 +24,13 @@ class SshKeyShape(serializers.Serializer):
     created_at = serializers.DateTimeField()
     last_used_at = serializers.DateTimeField(allow_null=True)
     expires_at = serializers.DateTimeField(allow_null=True)
+    made_by = serializers.IntegerField(source="made_by_id", allow_null=True)
 
 
 class SshKeyAsk(serializers.Serializer):
-    """key: the one line of a .pub file. name: else the key's comment. expires_at: when it stops working."""
+    """key: the one line of a .pub file. name: else the key's comment. expires_at: when it stops working; left out, when
+    the asking token does.
+    """
 
     key = serializers.CharField(max_length=LONGEST_LINE)
     name = serializers.CharField(max_length=NAME_MAX, required=False, allow_blank=True)
@@ -42,8 +48,8 @@ class SshKeys(ApiView):
 
     @extend_schema(request={JSON: SshKeyAsk}, responses={201: OpenApiResponse(SshKeyShape)})
     def post(self, request: Request) -> Response:
-        """Add a public key for SSH to one's notebooks and jobs."""
-        row = add_ssh_key(user=request.user, **read_json(request, SshKeyAsk))
+        """Add a public key for SSH to one's notebooks and jobs. It never outlives the asking token."""
+        row = add_ssh_key(user=request.user, made_by=request.auth, **read_json(request, SshKeyAsk))
         return Response(SshKeyShape(row).data, status=201)
 
 

@@ -71,7 +71,7 @@ def ssh_keys(request: HttpRequest) -> HttpResponse:
         else:
             messages.success(request, _("The key “%(name)s” now opens your notebooks and jobs.") % {"name": made.name})
             return redirect("ssh_keys")
-    keys = list(user.ssh_keys.all())
+    keys = list(user.ssh_keys.select_related("made_by"))
     live = sum(not key.is_expired for key in keys)
     context = {"form": form, "keys": keys, "live": live, "door": find_ssh_endpoint()}
     return render(request, "account/ssh_keys.html", context, status=400 if form.is_bound else 200)

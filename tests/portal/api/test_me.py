@@ -1,10 +1,16 @@
 """The caller and the own tokens."""
 
+from datetime import timedelta
+
 import pytest
 from django.test import Client
+from django.utils import timezone
+from django.utils.dateparse import parse_datetime
 
 from accounts.models import ApiToken
-from accounts.services import SCOPES
+from accounts.services import SCOPES, create_token
+from accounts.ssh_keys import add_ssh_key, find_key
+from events.models import Event
 from tests import make
 from tests.api_client import Api
 
@@ -134,7 +140,6 @@ def test_ssh_keys_come_and_go_and_need_their_scope(ada, eve, cast):
     made = ada.post("me/ssh-keys", {"key": make.ssh_key(), "name": "laptop"})
     assert (made.status_code, made.json()["name"], made.json()["kind"]) == (201, "laptop", "ssh-ed25519")
     assert [key["id"] for key in ada.get("me/ssh-keys").json()["results"]] == [made.json()["id"]]
-    assert made.json()["expires_at"] is None
     taken = eve.post("me/ssh-keys", {"key": make.ssh_key()}).json()["errors"][0]
     assert (taken["pointer"], taken["code"]) == ("/key", "ssh_key_of_another")
     weak = Api(make.token(cast.ada, "jobs:write"))
@@ -144,12 +149,52 @@ def test_ssh_keys_come_and_go_and_need_their_scope(ada, eve, cast):
 
 
 def test_an_ssh_key_may_have_an_end(ada):
-    asked = {"key": make.ssh_key(), "expires_at": "2099-01-31T23:59:59+08:00"}
-    assert ada.post("me/ssh-keys", asked).json()["expires_at"] == "2099-01-31T15:59:59Z"
+    at = (timezone.now() + timedelta(days=3)).replace(microsecond=0).isoformat()
+    asked = {"key": make.ssh_key(), "expires_at": at}
+    assert ada.post("me/ssh-keys", asked).json()["expires_at"] == at.replace("+00:00", "Z")
     for wrong, code in (("2020-01-01T00:00:00Z", "in_the_past"), ("soon", "invalid"), (7, "invalid")):
         refused = ada.post("me/ssh-keys", {"key": make.ssh_key(2), "expires_at": wrong})
         [error] = refused.json()["errors"]
         assert (refused.status_code, error["pointer"], error["code"]) == (400, "/expires_at", code)
+
+
+def test_a_key_ends_with_the_token_that_added_it(cast):
+    token, secret = create_token(user=cast.ada, name="ci", scopes=["tokens:write"], days=5)
+    ada = Api(secret)
+    made = ada.post("me/ssh-keys", {"key": make.ssh_key()}).json()
+    assert (made["made_by"], parse_datetime(made["expires_at"])) == (token.pk, token.expires_at)
+    later = (token.expires_at + timedelta(seconds=1)).isoformat()
+    refused = ada.post("me/ssh-keys", {"key": make.ssh_key(2), "expires_at": later})
+    [error] = refused.json()["errors"]
+    assert (refused.status_code, error["pointer"], error["code"]) == (400, "/expires_at", "ssh_key_outlives_token")
+
+
+def test_revoking_a_token_removes_the_keys_of_all_that_it_made(ada, cast):
+    child = Api(ada.post("me/tokens", {"name": "ci", "scopes": ["tokens:write"]}).json()["secret"])
+    assert child.post("me/ssh-keys", {"key": make.ssh_key()}).status_code == 201
+    by_hand = add_ssh_key(user=cast.ada, key=make.ssh_key(2))
+    other = Api(make.token(cast.ada))
+    assert other.post("me/ssh-keys", {"key": make.ssh_key(3)}).status_code == 201
+    ada.delete(f"me/tokens/{ada.get('me').json()['token']['id']}")
+    kept = other.get("me/ssh-keys").json()["results"]
+    assert [key["fingerprint"] for key in kept if key["made_by"] is None] == [by_hand.fingerprint]
+    assert len(kept) == 2 and find_key(by_hand.fingerprint)
+    assert Event.objects.filter(verb="ssh_key_removed").count() == 1
+
+
+def test_one_token_above_the_limit_is_refused_until_one_ends(ada, cast, settings):
+    settings.TESSERA_MOST_TOKENS = 3
+    expired = make.expired_token(cast.eve)
+    ids = [ada.post("me/tokens", {"name": "ci", "scopes": ["jobs:read"]}).json()["id"] for _ in range(2)]
+    refused = ada.post("me/tokens", {"name": "ci", "scopes": ["jobs:read"]})
+    [error] = refused.json()["errors"]
+    assert (refused.status_code, error["pointer"], error["code"]) == (400, "/name", "too_many_tokens")
+    assert "as many tokens as a person may have, 3. Revoke" in error["detail"]
+    ada.delete(f"me/tokens/{ids[0]}")
+    assert ada.post("me/tokens", {"name": "ci", "scopes": ["jobs:read"]}).status_code == 201
+    ApiToken.objects.filter(pk=ids[1]).update(expires_at="2020-01-01T00:00Z")
+    assert ada.post("me/tokens", {"name": "ci", "scopes": ["jobs:read"]}).status_code == 201
+    assert expired and create_token(user=cast.eve, name="mine", scopes=["jobs:read"])
 
 
 def test_the_version_says_where_ssh_answers(nobody, settings, tmp_path):

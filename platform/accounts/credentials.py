@@ -1,0 +1,14 @@
+"""What holds for tokens and SSH keys alike when a token makes them."""
+
+from accounts.models import ApiToken, User
+from common.errors import NotSignedIn
+
+
+def lock_credentials(user: User, made_by: ApiToken | None) -> None:
+    """Let nothing be made while its maker is revoked, and nothing above a limit: one at a time for each person.
+
+    Raises NotSignedIn if the token that asks was revoked or has expired meanwhile.
+    """
+    list(User.objects.select_for_update(no_key=True).filter(pk=user.pk).values_list("pk"))
+    if made_by is not None and not ApiToken.objects.live().filter(pk=made_by.pk).exists():
+        raise NotSignedIn("bad_token")
