@@ -3,7 +3,7 @@
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
-from math import isfinite
+from math import inf, isfinite
 
 from django.db.models import F, Min, OuterRef, Q, Subquery
 from django.utils import timezone
@@ -13,6 +13,7 @@ from jobs.states import JobState
 from scheduler.core.forecast.calibration import MAX_PAST_FORECASTS, Calibration, PastForecast, fit_calibration
 from scheduler.core.forecast.run_times import RunTimeHistory, learn_run_times
 from scheduler.core.forecast.start_forecast import build_ranges, simulate_future
+from scheduler.core.forecast.told_range import revise_told_range
 from scheduler.core.model.types import StartRange
 from scheduler.core.queueing.cycle_context import CycleMemo
 from scheduler.loading.snapshots import load_world
@@ -67,8 +68,7 @@ def load_calibration(now: float) -> Calibration:
 
 
 def build_forecast(found: StartRange, now: float) -> StoredForecast:
-    p10, p50, p90 = (_moment(seconds) for seconds in (found.p10, found.p50, found.p90))
-    return StoredForecast(p10, p50, p90, datetime.fromtimestamp(now, UTC))
+    return StoredForecast(*_moments(found), datetime.fromtimestamp(now, UTC))
 
 
 def record_starts() -> None:
@@ -90,22 +90,32 @@ def _first_in_line() -> dict[int, int]:
 
 
 def _store_forecasts(first: dict[int, int], ranges: dict[int, StartRange], calibration: Calibration) -> None:
-    """Store calibrated and raw ranges."""
+    """Store calibrated and raw ranges; what was told before stays while it holds."""
     now = timezone.now()
     known = {row.job_id: row for row in Forecast.objects.filter(job__in=first) if row.attempt == first[row.job_id]}
     fresh, changed = [], []
     for job, raw in ranges.items():
-        found = calibration.apply(raw, now.timestamp())
-        p10, p50, p90 = (_moment(seconds) for seconds in (found.p10, found.p50, found.p90))
-        if row := known.get(job):
-            row.told_at, row.p10, row.p50, row.p90 = now, p10, p50, p90
+        row, found = known.get(job), calibration.apply(raw, now.timestamp())
+        told = revise_told_range(_told_range(row), found, now.timestamp()) if row else found
+        columns = dict(zip(("p10", "p50", "p90"), _moments(told), strict=True)) | {"told_at": now}
+        if row:
+            for name, value in columns.items():
+                setattr(row, name, value)
             changed.append(row)
-        elif p10 is not None:
-            told = {"told_at": now, "p10": p10, "p50": p50, "p90": p90}
-            told |= {"raw_p10": _moment(raw.p10), "raw_p90": _moment(raw.p90)}
-            fresh.append(Forecast(job_id=job, attempt=first[job], made_at=now, first_p10=p10, first_p90=p90, **told))
+        elif columns["p10"] is not None:
+            columns |= {"first_p10": columns["p10"], "first_p90": columns["p90"]}
+            columns |= {"raw_p10": _moment(raw.p10), "raw_p90": _moment(raw.p90)}
+            fresh.append(Forecast(job_id=job, attempt=first[job], made_at=now, **columns))
     Forecast.objects.bulk_create(fresh, ignore_conflicts=True)
     Forecast.objects.bulk_update(changed, ["told_at", "p10", "p50", "p90"])
+
+
+def _told_range(row: Forecast) -> StartRange:
+    return StartRange(*(at.timestamp() if at else inf for at in (row.p10, row.p50, row.p90)))
+
+
+def _moments(found: StartRange) -> tuple[datetime | None, datetime | None, datetime | None]:
+    return _moment(found.p10), _moment(found.p50), _moment(found.p90)
 
 
 def _moment(seconds: float) -> datetime | None:

@@ -35,7 +35,7 @@ from scheduler.preview.feasibility_cache import check_once
 from scheduler.preview.forecast_recorder import FIRST, build_forecast, load_calibration, load_run_times
 from scheduler.preview.runtime_capabilities import runtime_has_containers
 from scheduler.preview.spec_changes import Change, list_change_families, time_change
-from scheduler.preview.stored_forecasts import StoredForecast
+from scheduler.preview.stored_forecasts import StoredForecast, load_forecasts
 
 LEVERS_S = 2.0
 """Processor seconds for finding what would help a job; slow machines try fewer changes."""
@@ -192,7 +192,8 @@ def forecast_job(job: Job) -> JobForecast:
         return JobForecast()
     draft = Draft(from_json(job.spec), job.user, job.team, job.pool, job.gang)
     as_notebook = job.kind == JobKind.INTERACTIVE  # has its own settings page
-    return _forecast((waiting,), plan, world, now, () if as_notebook else _families(draft, waiting, plan, world, now))
+    found = _forecast((waiting,), plan, world, now, () if as_notebook else _families(draft, waiting, plan, world, now))
+    return replace(found, start=load_forecasts([job]).get(job.pk, found.start))
 
 
 def list_capacity(user: User) -> list[PoolCapacity]:

@@ -14,8 +14,8 @@ from scheduler.models import Forecast, Lease
 MEASURED = timedelta(days=7)
 SLACK = timedelta(seconds=5)
 """Tolerance for the delay between a decision and its execution by the loops."""
-
-
+UNREVISED = timedelta(minutes=1)
+"""A range that passed this long ago is revised no more: its job is far back in line, or the loop stands still."""
 LEAST_STARTS = 20
 """Starts that a percentage needs."""
 
@@ -39,8 +39,9 @@ class Coverage:
 
 
 def load_forecasts(jobs: list[Job]) -> dict[int, StoredForecast]:
-    """Return {job id: current forecast}."""
-    told = Forecast.objects.filter(job__in=[job.pk for job in jobs], attempt=F("job__attempt"), p10__isnull=False)
+    """Return {job id: current forecast}, of none that is held or whose range has passed unrevised."""
+    open_jobs = Forecast.objects.filter(job__in=[job.pk for job in jobs], job__held_at__isnull=True)
+    told = open_jobs.filter(attempt=F("job__attempt"), p10__isnull=False).exclude(p90__lt=timezone.now() - UNREVISED)
     return {row.job_id: StoredForecast(row.p10, row.p50, row.p90, row.told_at) for row in told}
 
 

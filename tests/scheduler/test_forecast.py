@@ -10,6 +10,7 @@ from jobs.states import TaskState
 from scheduler.models import Forecast
 from scheduler.preview import stored_forecasts
 from scheduler.preview.forecast_recorder import load_run_times, record_forecasts
+from scheduler.preview.preview import forecast_job
 from scheduler.preview.stored_forecasts import Coverage, lacks_run_times, load_forecasts, measure_coverage
 from tests import make
 
@@ -45,6 +46,34 @@ def test_what_was_first_told_stays_and_the_rest_follows(waiting):
     record_forecasts()
     later = Forecast.objects.get()
     assert later.first_p10 == first.first_p10 and later.p10 - first.p10 > timedelta(minutes=30)
+
+
+def test_what_was_told_stays_while_it_holds(waiting):
+    record_forecasts()
+    [told] = load_forecasts([waiting]).values()
+    Job.objects.filter(state="RUNNING").update(time_s=3700)
+    record_forecasts()
+    [again] = load_forecasts([waiting]).values()
+    assert (again.p10, again.p90) == (told.p10, told.p90) and again.p50 > told.p50
+
+
+def test_a_passed_range_that_nothing_revises_is_told_no_more(waiting):
+    record_forecasts()
+    Forecast.objects.update(p90=timezone.now() - timedelta(minutes=2))
+    assert not load_forecasts([waiting])
+
+
+def test_a_held_job_is_told_no_start(waiting):
+    record_forecasts()
+    Job.objects.filter(pk=waiting.pk).update(held_at=timezone.now())
+    assert not load_forecasts([waiting])
+
+
+def test_the_page_and_the_suggestions_tell_the_same_start(waiting):
+    record_forecasts()
+    Forecast.objects.update(p10=timezone.now() + timedelta(hours=3))
+    [told] = load_forecasts([waiting]).values()
+    assert forecast_job(waiting).start == told
 
 
 def test_without_a_history_nobody_is_told_when_a_job_of_unknown_length_ends(waiting, client):
