@@ -127,8 +127,9 @@ def publish_row(row: Model) -> None:
     team_id = row.team_id  # type: ignore[attr-defined]
     if team_id is not None:
         _send_on_commit(f"team-{team_id}", touch)
-    if pool_id := getattr(row, "pool_id", None):
-        publish_pool(pool_id)
+    for pool_id in getattr(row, "pool_ids", None) or [getattr(row, "pool_id", None)]:
+        if pool_id:
+            publish_pool(pool_id)
 
 
 def publish_pool(pool_id: int) -> None:

@@ -57,6 +57,10 @@ class Job(models.Model):
 
     spec: from jobs.jobfile.to_json. wait_reasons: [{"code", "params"}].
     gang: [{"role", "min", "max", "request": {...}, maybe "ends_job"}].
+    choices: where it waits, in order of preference: [{"pool": id, "name", "gang", "max_time_s"}]; empty if only in
+    `pool`. pool, gang, max_time_s: of the first of them until it has started, then of the pool where it did.
+    wait_places: where it stands in each of them: [{"pool": id, "name", "position", "of"}]; wait_reasons, wait_position
+    and wait_of tell of the first of these, where it is to start first.
     """
 
     KIND = "job"
@@ -68,6 +72,7 @@ class Job(models.Model):
     team = models.ForeignKey(Team, on_delete=models.PROTECT, related_name="jobs")
     user = models.ForeignKey(User, on_delete=models.PROTECT, related_name="jobs")
     pool = models.ForeignKey(Pool, on_delete=models.PROTECT, related_name="jobs")
+    choices = models.JSONField(default=list, db_default=[])  # the previous version still inserts rows in an upgrade
     spec = models.JSONField()
     gang = models.JSONField()
     labels = models.JSONField(default=dict)
@@ -98,6 +103,7 @@ class Job(models.Model):
     wait_reasons = models.JSONField(default=list)
     wait_position = models.PositiveIntegerField(null=True)
     wait_of = models.PositiveIntegerField(null=True)
+    wait_places = models.JSONField(default=list, db_default=[])
     explained_at = models.DateTimeField(null=True)
 
     objects = JobQuerySet.as_manager()
@@ -121,6 +127,32 @@ class Job(models.Model):
     @property
     def is_final(self) -> bool:
         return self.state in JOB_FINAL
+
+    @property
+    def pool_ids(self) -> list[int]:
+        """The pools where it may start, runs or ran: those whose pages may show it."""
+        return [choice["pool"] for choice in self.choices] or [self.pool_id]
+
+    @property
+    def told_pool_name(self) -> str:
+        """The pool where it runs or ran, and while it waits the one that its reasons and position are of."""
+        waits = self.state == JobState.QUEUED and self.wait_places
+        return self.wait_places[0]["name"] if waits else self.pool.name
+
+    @property
+    def pool_names(self) -> list[str]:
+        """The pools where it waits, in order of preference; where it runs or ran, once it has started."""
+        if self.state != JobState.QUEUED or not self.choices:
+            return [self.pool.name]
+        open_ones = {place["pool"] for place in self.wait_places}
+        return [choice["name"] for choice in self.choices if not open_ones or choice["pool"] in open_ones]
+
+    def enter_pool(self, pool_id: int) -> bool:
+        """Set what it asks for in one of the pools where it waits; False if it does not wait there."""
+        chosen = next((choice for choice in self.choices if choice["pool"] == pool_id), None)
+        if chosen is not None:
+            self.pool_id, self.gang, self.max_time_s = pool_id, chosen["gang"], chosen["max_time_s"]
+        return self.pool_id == pool_id
 
     @property
     def least(self) -> int:

@@ -29,7 +29,7 @@ MOST_MESSAGES = 50
 VERSION = ROW_VERSION.format(table="jobs_job")
 WRITE_REASONS = f"""
 UPDATE jobs_job SET wait_reasons = told.row -> 2, wait_position = (told.row ->> 3)::int,
-    wait_of = (told.row ->> 4)::int, explained_at = clock_timestamp()
+    wait_of = (told.row ->> 4)::int, wait_places = told.row -> 5, explained_at = clock_timestamp()
 FROM jsonb_array_elements(%s::jsonb) AS told(row)
 WHERE jobs_job.id = (told.row ->> 0)::bigint AND {VERSION} = (told.row ->> 1)::bigint
     AND state = 'QUEUED'
@@ -45,6 +45,7 @@ class StoredReasons(NamedTuple):
     reasons: list[dict]
     position: int | None
     of: int | None
+    places: list[dict]
     told_at: float | None
     held_by: str
     codes: list[str]
@@ -58,6 +59,7 @@ class ReasonUpdate(NamedTuple):
     reasons: list[dict]
     position: int
     of: int
+    places: list[dict]
     held_by: str
 
 
@@ -75,14 +77,22 @@ def explain_jobs(step: ExplainJobs, epoch: int) -> None:
 
 
 def load_stored_reasons() -> list[StoredReasons]:
-    columns = ("pk", read_version("jobs_job"), "wait_reasons", "wait_position", "wait_of", seconds("explained_at"))
-    return cached_rows("queue", build_stored_reasons, *columns, "held_by")
+    columns = ("pk", read_version("jobs_job"), "wait_reasons", "wait_position", "wait_of", "wait_places")
+    return cached_rows("queue", build_stored_reasons, *columns, seconds("explained_at"), "held_by")
 
 
 def build_stored_reasons(
-    pk: int, number: int, reasons: list[dict], position: int | None, of: int | None, told_at: float | None, held_by: str
+    pk: int,
+    number: int,
+    reasons: list[dict],
+    position: int | None,
+    of: int | None,
+    places: list[dict],
+    told_at: float | None,
+    held_by: str,
 ) -> StoredReasons:
-    return StoredReasons(pk, number, reasons, position, of, told_at, held_by, [reason["code"] for reason in reasons])
+    codes = [reason["code"] for reason in reasons]
+    return StoredReasons(pk, number, reasons, position, of, places, told_at, held_by, codes)
 
 
 def list_updates(
@@ -94,10 +104,14 @@ def list_updates(
         refusals = step.refusals.get(row.pk)
         if refusals is None:
             continue
-        place = step.positions[row.pk]
+        place, places = step.positions[row.pk], step.places.get(row.pk, [])
         moved = place[0] <= NEAR_FRONT and place != (row.position, row.of)
-        if moved or [refusal.reason for refusal in refusals] != row.codes:
-            changed.append(_build_update(row, refusals, place))
+        if (
+            moved
+            or _told_pool(places) != _told_pool(row.places)
+            or [refusal.reason for refusal in refusals] != row.codes
+        ):
+            changed.append(_build_update(row, refusals, place, places))
         elif (row.told_at or 0.0) < until:
             aged.append(row)
     return changed, sorted(aged, key=lambda row: row.told_at or 0.0)
@@ -106,12 +120,19 @@ def list_updates(
 def list_differing(step: ExplainJobs, rows: Iterable[StoredReasons]) -> Iterator[ReasonUpdate]:
     """Yield explanations whose numbers changed."""
     for row in rows:
-        line = _build_update(row, step.refusals[row.pk], step.positions[row.pk])
-        if (line.position, line.of, line.reasons) != (row.position, row.of, row.reasons):
+        line = _build_update(row, step.refusals[row.pk], step.positions[row.pk], step.places.get(row.pk, []))
+        if (line.position, line.of, line.reasons, line.places) != (row.position, row.of, row.reasons, row.places):
             yield line
 
 
-def write_reasons(lines: Sequence[tuple[int, int, list[dict], int, int]]) -> Mapping[int, tuple[int, float]]:
+def _told_pool(places: list[dict]) -> int | None:
+    """Return which of several pools position and reasons are of."""
+    return places[0]["pool"] if places else None
+
+
+def write_reasons(
+    lines: Sequence[tuple[int, int, list[dict], int, int, list[dict]]],
+) -> Mapping[int, tuple[int, float]]:
     """Write explanations; return {job: (row version, time)} without jobs that changed meanwhile."""
     with connection.cursor() as cursor:
         cursor.execute(WRITE_REASONS, [json.dumps(lines)])
@@ -121,25 +142,26 @@ def write_reasons(lines: Sequence[tuple[int, int, list[dict], int, int]]) -> Map
 def _update_cache(lines: Iterable[ReasonUpdate], written: Mapping[int, tuple[int, float]], done: bool) -> None:
     """Update the row cache. done: nothing is left."""
     numbers, rows = {}, {}
-    for pk, number, reasons, position, of, held_by in lines:
+    for pk, number, reasons, position, of, places, held_by in lines:
         if pk in written:
             new, told_at = written[pk]
             numbers[pk], rows[pk] = (
                 (number, new),
-                build_stored_reasons(pk, new, reasons, position, of, told_at, held_by),
+                build_stored_reasons(pk, new, reasons, position, of, places, told_at, held_by),
             )
     cached_columns("queue", numbers, build_stored_reasons, rows, settled=done)
 
 
 def _publish_for(job_ids: list[int]) -> None:
-    for job in Job.objects.filter(pk__in=job_ids).only("pk", "team_id", "pool_id").order_by("pk"):
+    for job in Job.objects.filter(pk__in=job_ids).only("pk", "team_id", "pool_id", "state", "choices").order_by("pk"):
         publish_row(job)
 
 
-def _build_update(row: StoredReasons, refusals: list[Refusal], place: tuple[int, int]) -> ReasonUpdate:
-    return ReasonUpdate(
-        row.pk, row.number, [_build_reason(refusal, row.held_by) for refusal in refusals], *place, row.held_by
-    )
+def _build_update(
+    row: StoredReasons, refusals: list[Refusal], place: tuple[int, int], places: list[dict]
+) -> ReasonUpdate:
+    reasons = [_build_reason(refusal, row.held_by) for refusal in refusals]
+    return ReasonUpdate(row.pk, row.number, reasons, *place, places, row.held_by)
 
 
 def _build_reason(refusal: Refusal, held_by: str) -> dict:

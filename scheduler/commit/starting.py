@@ -46,7 +46,7 @@ def start_jobs(steps: Sequence[StartJob], epoch: int) -> None:
     """Start jobs of one team, user and pool: all or none. Raise StaleState, DoesNotFit."""
     check_epoch("cycle", epoch)
     found = Job.objects.in_bulk([step.job_id for step in steps])
-    jobs = [found[step.job_id] for step in steps]
+    jobs = [_enter_pool(found[step.job_id], step) for step in steps]
     job, tasks, parents = jobs[0], [task for step in steps for task in step.tasks], load_parents()
     assert len({(job.team_id, job.user_id, job.pool_id) for job in jobs}) == 1, "limits are locked once for all"
     quotas, own = lock_limits(job, parents)
@@ -187,6 +187,7 @@ def assign_tasks(steps: Sequence[StartJob], nodes: dict[int, Node], gpus: dict[i
     if any(of_job[step.job_id].revision != step.revision for step in steps):
         raise StaleState(kind="job", was="changed")
     for step in steps:
+        _enter_pool(of_job[step.job_id], step)
         _fill_gang(step, of_job[step.job_id], known[step.job_id])
     placed = [(known[step.job_id][place.rank], place) for step in steps for place in step.tasks]
     Holding.objects.bulk_create(row for task, place in placed for row in _holdings(task, place, gpus))
@@ -194,8 +195,19 @@ def assign_tasks(steps: Sequence[StartJob], nodes: dict[int, Node], gpus: dict[i
     moves = [move for step in steps for move in _moves(step, known[step.job_id], nodes, gpus, taken, epoch)]
     move_tasks(moves, actor=SCHEDULER)
     waited = Job.objects.filter(pk__in=[locked.pk for locked in jobs])
-    waited.update(wait_reasons=[], wait_position=None, wait_of=None)
+    waited.update(wait_reasons=[], wait_position=None, wait_of=None, wait_places=[])
+    for locked in jobs:
+        if locked.choices:
+            started_in = {"pool": locked.pool_id, "gang": locked.gang, "max_time_s": locked.max_time_s}
+            Job.objects.filter(pk=locked.pk).update(**started_in)
     hint("reconcile")
+
+
+def _enter_pool(job: Job, step: StartJob) -> Job:
+    """Return the job as it is in the pool where it starts; raise StaleState if it waits there no more."""
+    if not job.enter_pool(step.pool_id or job.pool_id):
+        raise StaleState(kind="job", was="waits in another pool")
+    return job
 
 
 def _fill_gang(step: StartJob, locked: Job, tasks: dict[int, Task]) -> None:

@@ -1,9 +1,9 @@
 """Convert a plan to typed steps with database ids, each for one transaction."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
-from scheduler.core.model.types import Placement, Plan, Refusal, TaskPlacement, WaitingJob
+from scheduler.core.model.types import Placement, Plan, QueuePlace, Refusal, TaskPlacement, WaitingJob
 from scheduler.loading.cache_locations import held_bytes
 from scheduler.loading.snapshots import World
 
@@ -31,20 +31,25 @@ class TaskStart:
 
 @dataclass(frozen=True)
 class StartJob:
-    """whose: (team, user, pool); equal ones share a transaction. revision: of what the job asked for when read."""
+    """whose: (team, user, pool); equal ones share a transaction. revision: of what the job asked for when read.
+
+    pool_id: the one of its pools where it starts, None for its own.
+    """
 
     job_id: int
     tasks: tuple[TaskStart, ...]
     whose: tuple[int, int, int] | None = None
     revision: int = 0
+    pool_id: int | None = None
 
 
 @dataclass(frozen=True)
 class ExplainJobs:
-    """Wait reasons, the main one first, and (position, of)."""
+    """Wait reasons, the main one first, and (position, of). places: as Job.wait_places."""
 
     refusals: Mapping[int, list[Refusal]]
     positions: Mapping[int, tuple[int, int]]
+    places: Mapping[int, list[dict]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -62,19 +67,30 @@ Step = StartJob | StopJob | ExplainJobs
 def build_steps(plan: Plan, world: World) -> list[Step]:
     """Return starts, stops, then an explanation."""
     held, starting = held_bytes(world.snapshot), {start.job for start in plan.starts}
-    waiting = {job.job: job for job in world.snapshot.waiting if job.job in starting} if starting else {}
+    records = (job for job in world.snapshot.waiting if job.job in starting) if starting else ()
+    waiting = {(job.job, job.choice): job for job in records}
     steps: list[Step] = [
-        _start_job(start, waiting.get(start.job), tuple(_task_start(t, world, held(start.job, t)) for t in start.tasks))
-        for start in plan.starts
+        _start_job(start, waiting.get((start.job, start.choice)), world, held) for start in plan.starts
     ]
     steps += [StopJob(eviction.job, eviction.reason, eviction.to) for eviction in plan.evictions]
-    return [*steps, ExplainJobs(plan.refusals, plan.positions)] if plan.refusals else steps
+    if not plan.refusals:
+        return steps
+    places = {job: [_queue_place(place, world) for place in each] for job, each in plan.places.items()}
+    return [*steps, ExplainJobs(plan.refusals, plan.positions, places)]
 
 
-def _start_job(start: Placement, job: WaitingJob | None, tasks: tuple[TaskStart, ...]) -> StartJob:
+def _start_job(
+    start: Placement, job: WaitingJob | None, world: World, held: Callable[[int, TaskPlacement], int]
+) -> StartJob:
+    tasks = tuple(_task_start(task, world, held(start.job, task)) for task in start.tasks)
     if job is None:
         return StartJob(start.job, tasks)
-    return StartJob(start.job, tasks, (job.team, job.user, job.pool), job.revision)
+    return StartJob(start.job, tasks, (job.team, job.user, job.pool), job.revision, world.pools[job.pool].pk)
+
+
+def _queue_place(place: QueuePlace, world: World) -> dict:
+    pool = world.pools[place.pool]
+    return {"pool": pool.pk, "name": pool.name, "position": place.position, "of": place.of}
 
 
 def _task_start(place: TaskPlacement, world: World, held: int) -> TaskStart:

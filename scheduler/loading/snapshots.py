@@ -107,7 +107,7 @@ def load_world(
     reads: keys from `caches.keys_of` that their job would read.
     """
     jobs = load_queue() if queue and work else []
-    pools, teams = load_pools(), load_teams()
+    pools, teams, quotas = load_pools(), load_teams(), load_quotas()
     nodes, gpus, holdings = load_nodes(), load_gpus(), load_holdings() if work else Holdings()
     holding = np.unique(holdings.of("user")).tolist()
     user_ids = index_users({job.user_id for job in jobs} | {*holding} | ({user_id} if user_id else set()))
@@ -118,11 +118,11 @@ def load_world(
         **machines.arrays,
         **_card_arrays(machines, holdings, places),
         **_node_arrays(machines, holdings, places),
-        **_team_arrays(teams, pools, holdings, places),
+        **_team_arrays(teams, pools, quotas, holdings, places),
         **_user_arrays(user_ids, holdings, places),
     }
     fetches = load_cache_locations(places.node, reads) if jobs or reads else CacheLocations()
-    waiting = tuple(list_waiting(jobs, kinds, places, fetches))
+    waiting = tuple(list_waiting(jobs, kinds, places, fetches, quotas))
     typical, wishes = register_requests(kinds, max((job.pk for job in jobs), default=0))
     now = time.time()
     closings = load_maintenance_windows(places.node, now)
@@ -213,7 +213,7 @@ def build_policy(pools: Iterable[Pool]) -> Policy:
 
 
 class QueuedRow(NamedTuple):
-    """A waiting job; gang as JSON."""
+    """A waiting job; gang and choices as JSON."""
 
     pk: int
     team_id: int
@@ -230,6 +230,7 @@ class QueuedRow(NamedTuple):
     max_time_s: int | None
     stops: int = 0
     revision: int = 0
+    choices: str = "[]"
 
 
 def load_queue() -> list[QueuedRow]:
@@ -244,6 +245,7 @@ def load_queue() -> list[QueuedRow]:
         "max_time_s",
         "stops",
         "revision",
+        as_text("choices"),
     )
     return cached_rows("queue", QueuedRow, *columns, *wishes)
 
@@ -289,35 +291,78 @@ def load_history(kinds: list[Kind]) -> list[tuple[TaskResources, int]]:
 
 
 def list_waiting(
-    jobs: list[QueuedRow], kinds: list[Kind], places: ArrayIndex, fetches: CacheLocations
+    jobs: list[QueuedRow], kinds: list[Kind], places: ArrayIndex, fetches: CacheLocations, quotas: Iterable[Quota]
 ) -> list[WaitingJob]:
-    """Convert queued jobs; unchanged rows give the same objects."""
-    context = places.team, places.pool, kinds
-    gangs, last = memo_for("gangs", context), memo_for("waiting", context)
+    """Convert queued jobs, a record for each pool where one waits; unchanged rows give the same objects."""
+    context = places.team, places.pool, kinds, {(quota.team_id, quota.pool_id) for quota in quotas}
+    last, reader = memo_for("waiting", context), ChoiceReader(*context, memo_for("gangs", context))
     known, telling = last.get("waiting", []), fetches.of_job.keys() | last.get("telling", set())
     found = []
     for job, at in zip(jobs, match_rows(jobs, last.get("jobs", [])).tolist(), strict=True):
         if at >= 0 and job.pk not in telling:
             found.append(known[at])
             continue
-        gang = gangs.get(job.gang)
-        if gang is None:
-            gang = gangs[job.gang] = build_gang(json.loads(job.gang), kinds)
-        found.append(_waiting(job, fetches.with_fetch(job.pk, gang), places))
+        records = reader.list_records(job)
+        found.append([_waiting(row, fetches.with_fetch(job.pk, gang), places, n) for n, row, gang in records])
     last.update(jobs=jobs, waiting=found, telling={*fetches.of_job})
-    return found
+    return [record for records in found for record in records]
+
+
+@dataclass(frozen=True)
+class ChoiceReader:
+    """Reads in which pools a job waits. team, pool: indices by id. quotas: {(team, pool)}. gangs: read before."""
+
+    team: dict[int, int]
+    pool: dict[int, int]
+    kinds: list[Kind]
+    quotas: set[tuple[int, int]]
+    gangs: dict[str, Any]
+
+    def list_records(self, job: QueuedRow) -> list[tuple[int, QueuedRow, tuple[Role, ...]]]:
+        """Return (choice, row, gang) for each pool. One that is gone, or of which the team has no quota, is none."""
+        if job.choices == "[]":
+            return [(-1, job, self._gang_of(job.gang))]
+        choices = [one for one in self._choices_of(job.choices) if self._is_open(job, one[0])]
+        if not choices:
+            return [(-1, job, self._gang_of(job.gang))]
+        rows = [(job._replace(pool_id=pool, max_time_s=max_time_s), gang) for pool, max_time_s, gang in choices]
+        return [(place, *one) for place, one in enumerate(rows)]
+
+    def _is_open(self, job: QueuedRow, pool_id: int) -> bool:
+        return pool_id in self.pool and (job.team_id, pool_id) in self.quotas
+
+    def _gang_of(self, text: str) -> tuple[Role, ...]:
+        if text not in self.gangs:
+            self.gangs[text] = build_gang(json.loads(text), self.kinds)
+        return self.gangs[text]
+
+    def _choices_of(self, text: str) -> list[tuple[int, int | None, tuple[Role, ...]]]:
+        if text not in self.gangs:
+            self.gangs[text] = [
+                (choice["pool"], choice["max_time_s"], self._gang_of(json.dumps(choice["gang"])))
+                for choice in json.loads(text)
+            ]
+        return self.gangs[text]
 
 
 def build_waiting(
-    job: Job, *, team: int, user: int, pool: int, kinds: list[Kind], fetches: CacheLocations, reads: Iterable[str]
+    job: Job,
+    *,
+    team: int,
+    user: int,
+    pool: int,
+    kinds: list[Kind],
+    fetches: CacheLocations,
+    reads: Iterable[str],
+    choice: int = -1,
 ) -> WaitingJob:
-    """Convert a job without a row."""
+    """Convert a job without a row, in one of its pools."""
     submitted_at, not_before = job.submitted_at.timestamp(), job.not_before.timestamp() if job.not_before else None
     times = job.kind, job.preemptible, job.time_s, job.max_time_s
     row = QueuedRow(0, team, user, pool, job.priority, submitted_at, "", job.held_at is not None, not_before, *times)
     fetch = tuple(fetches.number[key] for key in reads if key in fetches.number)
     gang = fetches.share_with_fetch(fetch, build_gang(job.gang, kinds))
-    return _waiting(row, gang, ArrayIndex({team: team}, {user: user}, {pool: pool}))
+    return _waiting(row, gang, ArrayIndex({team: team}, {user: user}, {pool: pool}), choice)
 
 
 def build_gang(gang: list[dict], kinds: list[Kind]) -> tuple[Role, ...]:
@@ -327,7 +372,7 @@ def build_gang(gang: list[dict], kinds: list[Kind]) -> tuple[Role, ...]:
     return tuple(Role(r["role"], r["min"], r["max"], ask) for r, ask in zip(gang, asks, strict=True))
 
 
-def _waiting(job: QueuedRow, gang: tuple[Role, ...], places: ArrayIndex) -> WaitingJob:
+def _waiting(job: QueuedRow, gang: tuple[Role, ...], places: ArrayIndex, choice: int) -> WaitingJob:
     return WaitingJob(
         job=job.pk,
         team=places.team[job.team_id],
@@ -343,6 +388,7 @@ def _waiting(job: QueuedRow, gang: tuple[Role, ...], places: ArrayIndex) -> Wait
         preemptible=may_be_stopped(job),
         stops=job.stops,
         revision=job.revision,
+        choice=choice,
     )
 
 
@@ -443,10 +489,12 @@ def _node_arrays(machines: Machines, holdings: Holdings, places: ArrayIndex) -> 
     return {"node_cpu_free": cpu - used[:, 1], "node_memory_free": memory - used[:, 2]}
 
 
-def _team_arrays(teams: list[Team], pools: list[Pool], holdings: Holdings, places: ArrayIndex) -> dict[str, Any]:
+def _team_arrays(
+    teams: list[Team], pools: list[Pool], rows: list[Quota], holdings: Holdings, places: ArrayIndex
+) -> dict[str, Any]:
     parents = {team.pk: team.parent_id for team in teams}
     chains = [tuple(places.team[pk] for pk in team_chain(team.pk, parents)) for team in teams]
-    quotas = {(quota.team_id, quota.pool_id): quota for quota in load_quotas()}
+    quotas = {(quota.team_id, quota.pool_id): quota for quota in rows}
     pairs = len(teams) * len(pools)
     at = holdings.places_of("team", places.team, pairs) * len(pools) + holdings.places_of("pool", places.pool, pairs)
     own = holdings.sums(pairs, np.minimum(at, pairs))

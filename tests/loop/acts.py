@@ -83,10 +83,10 @@ def submit(world: World) -> None:
         world.spawn("submit", lambda: submit_job(world, *ask))
 
 
-def draw_job(dice: Random) -> tuple[dict, int, int, int]:
-    """(job file, person, team, pool)"""
-    pool = dice.choice([1, 2])
-    small = ["0", "1/4", "1/2", "1", "1", "2"] if pool == 1 else ["1", "1", "2", "0"]
+def draw_job(dice: Random) -> tuple[dict, int, int, list[int]]:
+    """(job file, person, team, pools)"""
+    pools = dice.choice([[1], [2], [1, 2], [2, 1]])
+    small = ["0", "1/4", "1/2", "1", "1", "2"] if pools == [1] else ["1", "1", "2", "0"]
     seconds = dice.choice(["0.5", "2", "5", "20", "infinity", "infinity"])
     file: dict[str, Any] = {"run": f"sleep {seconds}; exit {dice.choice([0, 0, 0, 1])}", "gpu": dice.choice(small)}
     file |= {"cpu": dice.choice(["500m", "1", "4"]), "memory": dice.choice(["1GiB", "8GiB"])}
@@ -100,7 +100,7 @@ def draw_job(dice: Random) -> tuple[dict, int, int, int]:
         file |= {"time": dice.choice(["5s", "30s", "2m"])}
     if dice.random() < 0.3:
         file |= split_in_roles(dice, file)
-    return file, dice.choice([1, 2, 3]), dice.choice([2, 3, 4]), pool
+    return file, dice.choice([1, 2, 3]), dice.choice([2, 3, 4]), pools
 
 
 def split_in_roles(dice: Random, file: dict) -> dict:
@@ -113,18 +113,21 @@ def split_in_roles(dice: Random, file: dict) -> dict:
     return {"roles": {"head": head, "worker": own | {"count": many}}}
 
 
-def submit_job(world: World, file: dict, user: int, team: int, pool: int) -> None:
+def submit_job(world: World, file: dict, user: int, team: int, pools: list[int]) -> None:
     """What jobs.submit stores, with the product's own history and first attempt."""
     spec = parse_spec(file)
-    gang = build_gang(spec, world.db.static[Pool, pool])
+    gangs = {pool: build_gang(spec, world.db.static[Pool, pool]) for pool in pools}
+    times = {"max_time_s": spec.max_time_s}
+    choices = [{"pool": pool, "name": f"pool {pool}", "gang": gang, **times} for pool, gang in gangs.items()]
     priority = ["low", "normal", "high"].index(file["priority"])
     times = {"time_s": spec.time_s, "max_time_s": spec.max_time_s, "retries_left": spec.retry_times}
-    whose = {"team_id": team, "user_id": user, "pool_id": pool, "name": spec.name or ""}
+    whose = {"team_id": team, "user_id": user, "pool_id": pools[0], "name": spec.name or ""}
+    whose |= {"choices": choices if len(choices) > 1 else []}
     flags = {"priority": priority, "preemptible": spec.preemptible}
     with transaction.atomic():
         admit_waiting_job(user=world.person(user), waiting=Job.objects.waiting().filter(user=user))
         world.db.pause()
-        row = world.db.insert(Job, {"spec": to_json(spec), "gang": gang, **whose, **times, **flags})
+        row = world.db.insert(Job, {"spec": to_json(spec), "gang": gangs[pools[0]], **whose, **times, **flags})
         job = lifecycle.lock_job(row["id"])
         record_and_publish.record(job, "submitted", actor=Actor(job.user.username, user))
         lifecycle.begin_attempt(job)

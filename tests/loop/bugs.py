@@ -55,6 +55,12 @@ BUGS = (
     Bug("a start overlooks who is held", starting.assign_tasks, without_test("held_at")),
     Bug("a start does not look for maintenance", starting.start_jobs, without_call("check_maintenance")),
     Bug("a start takes cards that are lent no more", starting.check_gpus, without_test("is_lent"), seed=330),
+    Bug("a start forgets which pool it is in", starting.assign_tasks, without_call("_enter_pool")),
+    Bug(
+        "the limits of another pool are asked",
+        starting.start_jobs,
+        replacing("_enter_pool(found[step.job_id], step)", "found[step.job_id]"),
+    ),
     Bug(
         "what a gang grows by is not held",
         starting.assign_tasks,

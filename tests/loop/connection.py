@@ -145,9 +145,10 @@ def release(db: Database, asked: list) -> list[tuple]:
 def write_reasons(db: Database, asked: list) -> list[tuple]:
     assert db.transaction is not None, "reasons are written inside a transaction only"
     written = []
-    for pk, number, reasons, position, of in json.loads(asked[0]):
+    for pk, number, reasons, position, of, places in json.loads(asked[0]):
         same = lambda row, n=number: row["_version"] == n and row["state"] == JobState.QUEUED  # noqa: E731
-        told = {"wait_reasons": reasons, "wait_position": position, "wait_of": of, "explained_at": db.now}
+        told = {"wait_reasons": reasons, "wait_position": position, "wait_of": of, "wait_places": places}
+        told |= {"explained_at": db.now}
         if db.update(Job, same, told, {"id": {pk}}):
             written.append((pk, db.transaction.number, db.now.timestamp()))
     return written

@@ -203,6 +203,8 @@ class Promises:
                     task["node_id"], began, min(stays_s(job), LEAST_S), may_stop=job["preemptible"]
                 ):
                     yield f"job {job['id']} was placed on a node that goes into maintenance {planned['id']}"
+                if strange := self.strange_choice(job, task):
+                    yield f"job {job['id']} {strange}"
                 stays = 0.0 if job["preemptible"] else stays_s(job)
                 for lender in self.strange_pools([task], job["pool_id"]):
                     if not self.hours.is_lent(lender, job["pool_id"], began, stays):
@@ -211,6 +213,15 @@ class Promises:
                 job_id = self.db.tables[Task][event["object_id"]]["job_id"]
                 self.evictions[job_id, str(event["params"])] += 1
                 yield from self.stops(self.db.tables[Job][job_id], event["reason"])
+
+    def strange_choice(self, job: Row, task: Row) -> str:
+        """What is wrong with the pool where a job starts, of those where it waits."""
+        asked = {choice["pool"]: choice["gang"] for choice in job["choices"]} or {job["pool_id"]: job["gang"]}
+        if job["gang"] != asked.get(job["pool_id"]):
+            return f"starts in pool {job['pool_id']} with a gang that it does not ask for there"
+        rows = [row for row in self.db.tables[Holding].values() if row["task"] == task["uuid"]]
+        held = {row["pool_id"] for row in rows if row["released_at"] is None}
+        return "" if held == {job["pool_id"]} else f"starts in pool {job['pool_id']} and holds in {held}"
 
     def stops(self, job: Row, reason: str) -> Iterator[str]:
         """Who leaves a lent card or a machine in maintenance was on one."""

@@ -14,10 +14,10 @@ RARE = {acts.wish: 1.0, acts.cordon: 0.2, acts.follow_node: 4.0, acts.maintain: 
 OFTEN = {acts.resize: 25.0, acts.submit: 8.0}
 
 
-def draw_slice(dice) -> tuple[dict, int, int, int]:
+def draw_slice(dice) -> tuple[dict, int, int, list[int]]:
     """A slice that nobody ends for a while. As acts.draw_job says it."""
     file = {"run": f"sleep {dice.choice(['20', 'infinity'])}", "gpu": dice.choice(["1/8", "1/4", "1/2"]), "nodes": 1}
-    return {**file, "cpu": "500m", "memory": "1GiB", "priority": "normal"}, dice.choice([1, 2, 3]), 2, 1
+    return {**file, "cpu": "500m", "memory": "1GiB", "priority": "normal"}, dice.choice([1, 2, 3]), 2, [1]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,131 @@
+"""A job that waits in several pools starts in one of them, by what is stored when it does."""
+
+import pytest
+
+from cluster.models import Pool
+from jobs.jobfile.spec import from_json
+from jobs.models import Job, Task
+from jobs.submit import build_gang
+from quotas.models import Holding, Quota
+from scheduler.commit.explaining import explain_jobs
+from scheduler.commit.step_runner import run_steps
+from scheduler.commit.steps import ExplainJobs, build_steps
+from scheduler.core.cycle import run_cycle
+from scheduler.lease import lead
+from scheduler.loading.snapshots import load_world
+from tests import make
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def cast():
+    return make.cast()
+
+
+def decide():
+    world = load_world()
+    return build_steps(run_cycle(world.snapshot, world.policy, 0.0), world)
+
+
+def perform(steps) -> int:
+    with lead("cycle") as epoch:
+        return run_steps(steps, epoch)
+
+
+def in_pools(job: Job, *pools: Pool) -> Job:
+    """Let a job wait in these, with what it asks for in each; dev ends it after an hour."""
+    spec = from_json(job.spec)
+    job.choices = [
+        {"pool": pool.pk, "name": pool.name, "gang": build_gang(spec, pool), "max_time_s": time_s}
+        for pool, time_s in ((pool, 3600 if pool.name == "dev" else None) for pool in pools)
+    ]
+    job.pool, job.gang = pools[0], job.choices[0]["gang"]
+    job.save(update_fields=["choices", "pool", "gang"])
+    return job
+
+
+def test_it_starts_in_the_pool_with_room_by_what_it_asks_for_there(cast):
+    make.job(cast.eve, pool="train", gpu=1)
+    perform(decide())  # train is full
+    job = in_pools(make.job(cast.ada, pool="dev", gpu=1), cast.train, cast.dev)
+    assert perform(decide()) == 1
+    job.refresh_from_db()
+    assert (job.state, job.pool, job.max_time_s) == ("STARTING", cast.dev, 3600)
+    assert job.gang == job.choices[1]["gang"] and job.pool_names == ["dev"] == [job.told_pool_name]
+    assert {row.pool_id for row in Holding.objects.live().filter(task=Task.objects.get(job=job).uuid)} == {cast.dev.pk}
+
+
+def test_where_both_have_room_it_starts_in_the_first(cast):
+    job = in_pools(make.job(cast.ada, pool="dev", gpu=1), cast.train, cast.dev)
+    perform(decide())
+    assert Job.objects.get(pk=job.pk).pool == cast.train
+
+
+def test_while_it_waits_it_is_told_where_it_stands_in_each(cast):
+    make.job(cast.eve, pool="train", gpu=1), make.job(cast.eve, pool="dev", gpu=1)
+    perform(decide())
+    job = in_pools(make.job(cast.ada, pool="dev", gpu=1), cast.train, cast.dev)
+    make.job(cast.bob, pool="dev", gpu=1)
+    perform(decide())
+    job.refresh_from_db()
+    assert [place["pool"] for place in job.wait_places] == [cast.train.pk, cast.dev.pk]
+    assert (job.wait_position, job.wait_of) == (1, 1)
+    assert job.told_pool_name == "train" and job.pool_names == ["train", "dev"]
+    assert {place["pool"]: place["of"] for place in job.wait_places} == {cast.train.pk: 1, cast.dev.pk: 2}
+    assert len([one for one in job.wait_reasons if one["code"] != "no_fit_now"]) == 0
+
+
+def test_a_choice_that_is_gone_when_it_is_to_start_starts_nothing(cast):
+    job = in_pools(make.job(cast.ada, pool="dev", gpu=1), cast.train, cast.dev)
+    steps = decide()
+    job.choices = job.choices[1:]
+    job.pool, job.gang = cast.dev, job.choices[0]["gang"]
+    job.save(update_fields=["choices", "pool", "gang"])
+    assert perform(steps) == 0 and not Holding.objects.exists()
+    assert perform(decide()) == 1 and Job.objects.get(pk=job.pk).pool == cast.dev
+
+
+def test_a_job_that_was_changed_meanwhile_starts_nowhere(cast):
+    job = in_pools(make.job(cast.ada, pool="dev", gpu=1), cast.train, cast.dev)
+    steps = decide()
+    Job.objects.filter(pk=job.pk).update(revision=1)
+    assert perform(steps) == 0
+
+
+def test_a_pool_without_quota_or_that_is_gone_is_no_choice_any_more(cast):
+    job = in_pools(make.job(cast.ada, pool="dev", gpu=1), cast.train, cast.dev)
+    Quota.objects.filter(team=cast.nlp, pool=cast.train).delete()
+    steps = decide()
+    assert [step.pool_id for step in steps] == [cast.dev.pk]
+    gone = make.pool("gone")
+    job.choices = [{**job.choices[0], "pool": gone.pk, "name": "gone"}, *job.choices]
+    job.save(update_fields=["choices"])
+    gone.delete()
+    assert [step.pool_id for step in decide()] == [cast.dev.pk]
+    Quota.objects.filter(team=cast.nlp).delete()
+    (explained,) = decide()
+    assert [why.reason for why in explained.refusals[job.pk]] != [] and explained.places == {}
+
+
+def test_a_quota_that_was_deleted_after_the_cycle_looked_starts_nothing(cast):
+    in_pools(make.job(cast.ada, pool="dev", gpu=1), cast.train, cast.dev)
+    steps = decide()
+    Quota.objects.filter(team=cast.nlp, pool=cast.train).delete()
+    assert perform(steps) == 0
+
+
+def test_another_pool_that_is_told_of_is_written_at_once(cast):
+    job = in_pools(make.job(cast.ada, pool="dev", gpu=1, hold=True), cast.train, cast.dev)
+    perform(decide())
+    job.refresh_from_db()
+    first, second = job.wait_places
+    refusals = {job.pk: run_cycle_refusals(job)}
+    with lead("cycle") as epoch:
+        explain_jobs(ExplainJobs(refusals, {job.pk: (1, 1)}, {job.pk: [second, first]}), epoch)
+    assert Job.objects.get(pk=job.pk).wait_places == [second, first]
+
+
+def run_cycle_refusals(job: Job):
+    (step,) = [step for step in decide() if isinstance(step, ExplainJobs)]
+    return step.refusals[job.pk]
