@@ -21,3 +21,9 @@ def can_resize() -> bool:
 def has_own_addresses() -> bool:
     """Return whether its tasks have their own addresses, without creating it."""
     return import_string(settings.TESSERA_RUNTIME).capabilities.own_addresses
+
+
+def list_listening_ports() -> set[int]:
+    """Return the ports that programs of the machine hold; none where tasks have their own addresses."""
+    dotted = import_string(settings.TESSERA_RUNTIME).capabilities.listening
+    return import_string(dotted)() if dotted else set()

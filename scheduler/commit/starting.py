@@ -26,7 +26,7 @@ from scheduler.lease import check_epoch
 from scheduler.loading.expected_length import load_stay_s
 from scheduler.loading.lending_and_maintenance import is_lent
 from scheduler.loading.running_jobs import get_time_s, may_be_stopped
-from scheduler.runtime import has_own_addresses
+from scheduler.runtime import has_own_addresses, list_listening_ports
 
 NOTHING: Amounts = (0, 0, 0)
 PENDING = TaskState.PENDING
@@ -252,8 +252,9 @@ def _moves(
 
 
 def load_taken_ports(nodes: Iterable[int]) -> dict[int, set[int]]:
-    """Return {node id: its tasks' ports}. Callers lock the nodes."""
-    taken: dict[int, set[int]] = {node: set() for node in nodes}
+    """Return {node id: ports of its tasks and of other programs there}. Callers lock the nodes."""
+    others = list_listening_ports()
+    taken: dict[int, set[int]] = {node: {*others} for node in nodes}
     for node, ports in Task.objects.holding().filter(node__in=taken).values_list("node", "ports"):
         taken[node] |= set(ports.values())
     return taken

@@ -1,10 +1,19 @@
 """Where a task listens for what it declared."""
 
+import socket
 from uuid import UUID
+
+import pytest
 
 from jobs.jobfile.spec import JobSpec, to_json
 from jobs.models import Job, JobKind, Task
 from scheduler.commit.starting import PORTS, map_ports
+from scheduler.commit.step_runner import run_steps
+from scheduler.commit.steps import build_steps
+from scheduler.core.cycle import run_cycle
+from scheduler.lease import lead
+from scheduler.loading.snapshots import load_world
+from tests import make
 
 DECLARED = to_json(JobSpec(name="x", run="true", ports=(6379, 8888)))
 
@@ -26,3 +35,15 @@ def test_at_an_address_of_its_own_every_task_has_what_it_declared():
 
 def test_not_even_alone_does_it_get_what_its_gang_was_given():
     assert given(JobKind.BATCH, {8888}, alone=True)["8888"] in PORTS
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_port_that_another_program_of_the_machine_holds_is_given_to_no_task(bob, settings):
+    settings.TESSERA_RUNTIME = "runtimes.local.runtime.LocalRuntime"
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        held = other.getsockname()[1]
+        job = make.job(bob, pool="train", gpu=1, ports=[held])
+        world = load_world()
+        with lead("cycle") as epoch:
+            assert run_steps(build_steps(run_cycle(world.snapshot, world.policy, 0.0), world), epoch) == 1
+    assert Task.objects.get(job=job).ports[str(held)] in PORTS

@@ -21,7 +21,8 @@ class Capabilities:
     containers: a task may bring an image. own_addresses: each task has an address and all its ports. resizes: slices of
     running tasks. view: LiveView class; without it the runtime is polled. examine: health check, (runtime, numbers of
     teams, probe) to Findings; probe may run something. belongings: Belongings class. remains: function of task uuids,
-    to those of which something runs here though they have no records.
+    to those of which something runs here though they have no records. listening: function that returns the ports which
+    programs of the machine hold, where tasks share them.
     """
 
     containers: bool
@@ -31,6 +32,7 @@ class Capabilities:
     examine: str = ""
     belongings: str = ""
     remains: str = ""
+    listening: str = ""
     resizes: bool = False
 
 

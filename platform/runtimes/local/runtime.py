@@ -29,7 +29,11 @@ from runtimes.storage.file_lock import hold_file_lock
 
 class LocalRuntime:
     capabilities = Capabilities(
-        containers=False, name="local", resizes=True, remains="runtimes.local.orphan_processes.list_remains"
+        containers=False,
+        name="local",
+        resizes=True,
+        remains="runtimes.local.orphan_processes.list_remains",
+        listening="runtimes.local.access.listeners.list_listening_ports",
     )
 
     def __init__(self, *paths: Any, **options: Any):

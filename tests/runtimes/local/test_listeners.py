@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from runtimes.local.access import listeners
-from runtimes.local.access.listeners import V4, V6, list_listeners
+from runtimes.local.access.listeners import V4, V6, list_listeners, list_listening_ports
 
 
 @pytest.fixture(params=["diagnosis", "files"])
@@ -62,3 +62,11 @@ def test_connections_are_no_listeners(source, sockets):
 def test_an_address_that_is_not_loopbacks_does_not_count(source, sockets):
     port, _ = listen(sockets, "127.0.0.2")
     assert list_listeners(port) == [(V4, set()), (V6, set())]
+
+
+def test_all_held_ports_are_listed_once_each_and_without_those_of_connections(source, sockets):
+    port, _ = listen(sockets, "127.0.0.2")
+    other, _ = listen(sockets, "::1", socket.AF_INET6)
+    sockets += [client := socket.create_connection(("127.0.0.2", port))]
+    found = list_listening_ports()
+    assert {port, other} <= found and client.getsockname()[1] not in found

@@ -60,6 +60,11 @@ def list_listeners(port: int) -> list[tuple[str, set[int]]]:
     return [(V4, at_v4), (V6, at_v6)]
 
 
+def list_listening_ports() -> set[int]:
+    """Return the TCP ports of this machine on which anything listens, at any address."""
+    return {port for family in (socket.AF_INET, socket.AF_INET6) for port, _, _ in _every(family)}
+
+
 def connect_to(address: str, port: int) -> socket.socket | None:
     """Connect, or None while the backlog is full. Raises ConnectionRefusedError."""
     family = socket.AF_INET if address == V4 else socket.AF_INET6
@@ -87,11 +92,15 @@ def find_descriptor(pid: int, inode: int) -> str | None:
 
 
 def _at(family: int, port: int) -> list[tuple[bytes, int]]:
+    return [(address, inode) for at, address, inode in _every(family) if at == port]
+
+
+def _every(family: int) -> list[tuple[int, bytes, int]]:
+    """Return (port, address, inode) of all listeners."""
     try:
-        every = list(_asked(family))
+        return list(_asked(family))
     except OSError:
-        every = list(_read("/proc/net/tcp" if family == socket.AF_INET else "/proc/net/tcp6"))
-    return [(address, inode) for at, address, inode in every if at == port]
+        return list(_read("/proc/net/tcp" if family == socket.AF_INET else "/proc/net/tcp6"))
 
 
 def _asked(family: int) -> Iterator[tuple[int, bytes, int]]:
