@@ -186,7 +186,7 @@ def start_notebook(
     admit_notebook(user=row.user, running=list_other_starts(row.user, row))
     job = submit_job(
         user=row.user,
-        spec=build_spec(row, hours=hours_of_start(row), gpu=gpu, image=settings.TESSERA_NOTEBOOK_IMAGE),
+        spec=build_start_spec(row, gpu),
         check=check,
         containers=containers,
         kind=JobKind.INTERACTIVE,
@@ -296,6 +296,11 @@ def set_end(notebook: Notebook, stops_at: datetime) -> None:
         job = lock_job(notebook.job_id)
         if job.started_at is not None:
             Job.objects.filter(pk=job.pk).update(time_s=round((stops_at - job.started_at).total_seconds()))
+
+
+def build_start_spec(notebook: Notebook, gpu: str | None = None) -> JobSpec:
+    """Return what a start submits. gpu: for this start only."""
+    return build_spec(notebook, hours=hours_of_start(notebook), gpu=gpu, image=settings.TESSERA_NOTEBOOK_IMAGE)
 
 
 def hours_of_start(notebook: Notebook) -> int | None:

@@ -1,7 +1,7 @@
 """Notebook sizes, and whether each could start now."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from django.utils.translation import gettext as _
 
@@ -13,13 +13,15 @@ from jobs.jobfile.spec import JobSpec
 from jobs.reason_messages import describe_wait
 from notebooks.models import Notebook
 from notebooks.presets import Preset, list_presets
-from notebooks.services import find_start_refusal
+from notebooks.services import build_start_spec, find_start_refusal
 from portal.wording.errors import describe_error
 from portal.wording.resources import describe_gpu
+from quotas.services import get_notebook_hours
 from scheduler.preview.preview import StartPreview, preview_starts
 
 SIZES = ("0", "1/8", "1/4", "1/2", "1", "2")
 """What the picker offers, the smallest first. Any other is typed."""
+HOUR = 3600
 
 
 @dataclass(frozen=True)
@@ -56,27 +58,31 @@ class Size:
         return describe_wait(self.promise.reasons[0]) if self.promise.reasons else ""
 
 
-def sizes_for(
-    user: User,
-    gpus: Sequence[str] = SIZES,
-    team: str = "",
-    pool: str | None = None,
-    notebook: Notebook | None = None,
-) -> list[Size]:
+def sizes_for(user: User, gpus: Sequence[str] = SIZES, team: str = "", notebook: Notebook | None = None) -> list[Size]:
     """Return sizes with start previews; `team` defaults to the user's first. notebook: which is to start."""
-    team = team or next((team.name for team in teams_where(user, "job.submit")), "")
-    specs = [
-        JobSpec(
-            run="jupyter lab", name="notebook", kind="interactive", team=team or None, pool=pool, gpu=parse_gpu(gpu)
-        )
-        for gpu in gpus
-    ]
-    limit = find_start_refusal(user, notebook)
-    return [Size(gpu, promise, limit) for gpu, promise in zip(gpus, preview_starts(user, specs), strict=True)]
+    return _preview_sizes(user, [(gpu, notebook) for gpu in gpus], team, find_start_refusal(user, notebook))
 
 
 def offered_presets(user: User) -> list[tuple[Preset, Size]]:
     """Return presets that could ever start."""
     presets = list_presets(user)
-    sizes = sizes_for(user, [preset.gpu for preset in presets], presets[0].team) if presets else []
+    if not presets:
+        return []
+    wanted = [(preset.gpu, preset.notebook) for preset in presets]
+    sizes = _preview_sizes(user, wanted, presets[0].team, find_start_refusal(user))
     return [(preset, size) for preset, size in zip(presets, sizes, strict=True) if size.promise.possible]
+
+
+def _preview_sizes(
+    user: User, wanted: Sequence[tuple[str, Notebook | None]], team: str, limit: QuotaExceeded | None
+) -> list[Size]:
+    """Preview just what a click submits: a notebook's own settings, or those of a new one."""
+    team = team or next((team.name for team in teams_where(user, "job.submit")), "")
+    hours = get_notebook_hours(user)
+    new = JobSpec(run="jupyter lab", name="notebook", team=team or None, time_s=hours * HOUR if hours else None)
+    specs = [
+        replace(build_start_spec(notebook, gpu) if notebook else replace(new, gpu=parse_gpu(gpu)), kind="interactive")
+        for gpu, notebook in wanted
+    ]
+    promises = preview_starts(user, specs)
+    return [Size(gpu, promise, limit) for (gpu, _notebook), promise in zip(wanted, promises, strict=True)]

@@ -50,6 +50,14 @@ def test_below_the_limit_a_tile_says_that_it_starts(ada):
     assert "starts now" in page and "at your limit" not in page
 
 
+def test_a_tile_counts_the_hours_of_a_notebook(ada, cast):
+    """They reach into a maintenance tomorrow, which what a job without a time is taken to last does not."""
+    make.maintenance(cast.node, begins_in_s=25 * 3600)
+    assert "starts now" in look(ada, "/")
+    make.limit(cast.ada, notebooks_running=1, notebook_hours=48)
+    assert "starts now" not in look(ada, "/")
+
+
 @pytest.mark.parametrize("path", ["/", "/notebooks/new"])
 def test_at_the_limit_no_tile_says_that_it_starts(ada, explore, path):
     page = look(ada, path)
