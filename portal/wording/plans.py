@@ -27,15 +27,15 @@ MOST_SEATS = 4
 
 
 def describe_plan(answer: PlanAnswer) -> str:
-    """ "Starts now on n1 (¼ of GPU 3)", "Waits: #4 of 7 in train, 14:10 to 15:30", "Can never run: ..."."""
+    """ "Starts now, likely on n1 (¼ of GPU 3)", "Waits: #4 of 7 in train, 14:10 to 15:30", "Can never run: ..."."""
     if answer.never:
         return _("Can never run: %(why)s") % {
             "why": " ".join(describe_field_error(error) for error in answer.never.errors)
         }
     if answer.seats and answer.seats[0].role:
-        return _("Starts now: %(places)s") % {"places": _describe_seats(answer.seats)}
+        return _("Starts now, likely with %(places)s") % {"places": _describe_seats(answer.seats)}
     if answer.seats:
-        return _("Starts now on %(places)s") % {"places": _describe_seats(answer.seats)}
+        return _("Starts now, likely on %(places)s") % {"places": _describe_seats(answer.seats)}
     place, when = _describe_position(answer), describe_start(answer.outlook.start)
     if not when:
         return _("Waiting: %(place)s") % {"place": place}

@@ -207,9 +207,9 @@ def a_plan(outcome, text, **also):
 
 
 def test_a_plan_submits_nothing_and_sends_no_code(server, tessera, tmp_path):
-    server.on("POST /jobs:plan", (200, a_plan("starts", "Starts now on n1 (¼ of GPU 3)")))
+    server.on("POST /jobs:plan", (200, a_plan("starts", "Starts now, likely on n1 (¼ of GPU 3)")))
     done = tessera("run", "-g", "1/4", "--plan", "--code", str(tmp_path), "--", "python", "train.py")
-    assert (done.exit_code, done.stdout) == (0, "● Starts now on n1 (¼ of GPU 3)\n")
+    assert (done.exit_code, done.stdout) == (0, "● Starts now, likely on n1 (¼ of GPU 3)\n")
     (tmp_path / "job.yaml").write_text("run: x\ncode: ./src\n")
     assert tessera("submit", str(tmp_path / "job.yaml"), "--plan").exit_code == 0
     first, second = server.of("POST /jobs:plan")

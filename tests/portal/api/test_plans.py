@@ -19,7 +19,7 @@ def taken(cast):
 
 def test_a_plan_says_where_it_starts_and_stores_nothing(ada):
     plan = ada.post("jobs:plan", {"run": "python train.py", "gpu": "1/4"}).json()
-    assert (plan["outcome"], plan["text"], plan["pool"]) == ("starts", "Starts now on n1 (¼ of GPU 0)", "dev")
+    assert (plan["outcome"], plan["text"], plan["pool"]) == ("starts", "Starts now, likely on n1 (¼ of GPU 0)", "dev")
     assert plan["places"] == [{"node": "n1", "gpus": [0], "gpu_milli": 250, "role": ""}] and plan["refusal"] is None
     assert not Job.objects.exists()
 
@@ -27,7 +27,7 @@ def test_a_plan_says_where_it_starts_and_stores_nothing(ada):
 def test_a_plan_says_which_role_goes_where(ada):
     roles = {"head": {"run": "a", "cpu": 1, "memory": "1GiB"}, "worker": {"run": "b", "gpu": "1/4"}}
     plan = ada.post("jobs:plan", {"name": "rl", "roles": roles}).json()
-    assert plan["text"] == "Starts now: head on n1, worker on n1 (¼ of GPU 0)"
+    assert plan["text"] == "Starts now, likely with head on n1, worker on n1 (¼ of GPU 0)"
     assert [place["role"] for place in plan["places"]] == ["head", "worker"]
 
 

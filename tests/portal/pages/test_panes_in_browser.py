@@ -149,7 +149,7 @@ def test_what_would_help_comes_a_moment_later_and_is_one_click(page):
     expect(page.locator("[data-preview]")).to_have_attribute("data-tone", "wait")
     page.get_by_role("button", name="Pool dev instead of train: now").click()
     expect(field(page, "yaml")).to_have_value("pool: dev\nrun: x\ngpu: 1\n")
-    expect(page.locator("[data-preview-words]")).to_have_text("Starts now on n1 (GPU 0)")
+    expect(page.locator("[data-preview-words]")).to_have_text("Starts now, likely on n1 (GPU 0)")
 
 
 def test_a_file_that_cannot_be_read_waits_to_be_mended_or_written_anew(page):

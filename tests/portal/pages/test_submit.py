@@ -75,7 +75,7 @@ def test_a_job_of_roles_is_submitted_by_its_file(cast, post, sync, page):
     told = sync(cast.ada, **by_yaml(ROLES))["preview"]
     assert told[
         "words"
-    ] == "Starts now: head on n1, worker on n1 (¼ of GPU 0), worker on n1 (¼ of GPU 0), worker on n1 " + (
+    ] == "Starts now, likely with head on n1, worker on n1 (¼ of GPU 0), worker on n1 (¼ of GPU 0), worker on n1 " + (
         "(¼ of GPU 0)"
     )
     assert "Roles, set in the YAML: 1 head with CPU only, 2 to 3 worker with ¼ GPU." in told["more"]
@@ -250,7 +250,7 @@ def _posted(data):
 
 def test_the_preview_says_where_it_starts_now(cast, sync):
     preview = sync(cast.ada, **by_form(run="x", gpu="1/4"))["preview"]
-    assert (preview["tone"], preview["words"]) == ("done", "Starts now on n1 (¼ of GPU 0)")
+    assert (preview["tone"], preview["words"]) == ("done", "Starts now, likely on n1 (¼ of GPU 0)")
     assert (
         preview["more"] == ["GPUs free in this pool: 1 of 1, whole cards: 1. Jobs waiting: 0."] and not preview["later"]
     )
