@@ -58,8 +58,8 @@ def show_amount(resource: str, value: Any) -> str:
         return show_gpu(int(value))
     if resource == "cpu_milli":
         return show_cpu(int(value))
-    if resource.endswith("_mib"):
-        return show_memory(int(value))
+    if resource.endswith("_mib"):  # beside each other what is free is never shown as what is needed
+        return show_memory(int(value), up={"free_mib": False, "need_mib": True}.get(resource))
     if resource == "taken_s":
         return duration_text(int(value))
     if resource in {"at", "until"}:

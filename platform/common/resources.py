@@ -126,6 +126,11 @@ def gb_to_mib(gb: Decimal) -> int:
     return _ceil_div(int(gb * 10**9), MIB)
 
 
+def mib_to_gb(mib: int) -> Decimal:
+    """Return tenths of a GB, rounded down: so much can be asked for."""
+    return Decimal(mib * MIB * 10 // 10**9) / 10
+
+
 def matches_model(ask_model: str, card_model: str, product: str) -> bool:
     """Return whether a card is of the model asked for, whatever the case.
 
@@ -232,14 +237,17 @@ def show_place(index: int) -> str:
     return f"{card}:{place}"
 
 
-def show_memory(mib: int) -> str:
-    """Format MiB in decimal units: "17 GB"."""
+def show_memory(mib: int, *, up: bool | None = None) -> str:
+    """Format MiB in decimal units: "17 GB". up: round so, not to the nearest."""
     n_bytes = mib * MIB
     for unit, size in (("TB", 10**12), ("GB", 10**9)):
         if n_bytes >= size:
-            tenths = (n_bytes * 10 + size // 2) // size
-            return f"{_plain(Decimal(tenths) / 10)} {unit}"
-    return f"{(n_bytes + 10**6 // 2) // 10**6} MB"
+            return f"{_plain(Decimal(_round(n_bytes * 10, size, up)) / 10)} {unit}"
+    return f"{_round(n_bytes, 10**6, up)} MB"
+
+
+def _round(amount: int, unit: int, up: bool | None) -> int:
+    return (amount + {None: unit // 2, False: 0, True: unit - 1}[up]) // unit
 
 
 def show_cpu(milli: int) -> str:

@@ -78,6 +78,22 @@ def test_a_maintenance_is_the_only_reason_where_it_is_the_reason():
     assert [reason.reason for reason in cycle(snapshot, now=100.0).refusals[1]] == ["maintenance"]
 
 
+def test_where_nothing_is_free_no_free_resources_are_called_promised():
+    text, guarantee = f"n1: {CARDS}x2 | bob holds 1 | eve holds 1", {("eve", "dev"): {"gpu_milli": 2000}}
+    first, second = cycle(world(text, wants("ada", "1"), guarantee=guarantee)).refusals[1]
+    assert say(first).startswith("not enough whole GPUs are free") and second.reason == "borrow_denied"
+    (only,) = cycle(
+        world(f"n1: {CARDS}x2 | bob holds 1", wants("ada", "1"), wants("eve", "cpu", held=True), guarantee=guarantee)
+    ).refusals[1]
+    assert only.reason == "borrow_denied"
+
+
+def test_what_is_free_is_never_told_in_the_digits_of_what_is_needed():
+    """4.29 GB free and 4.3 GB needed: of both it was said that they are 4.3."""
+    params = {"free_mib": 4093, "need_mib": 4101, "resource": "gpu_milli"}
+    assert "the best has 4.2 GB free, and the slice needs 4.4 GB" in say(Refusal("no_fit_now", params))
+
+
 @pytest.mark.parametrize("seed", range(200))
 def test_no_reason_contradicts_what_is_free(seed):
     dice = Random(seed)

@@ -14,7 +14,7 @@ from scheduler.core.model.types import GPU_MILLI, Placement, Refusal, WaitingJob
 from scheduler.core.placement.gang_placement import place_gang, task_size
 from scheduler.core.placement.shortfall import Shortfall, explain_shortfall
 from scheduler.core.queueing.cycle_context import Cycle, JobClass
-from scheduler.core.queueing.maintenance import build_maintenance_refusal
+from scheduler.core.queueing.maintenance import build_maintenance_refusal, is_upcoming_maintenance
 from scheduler.core.queueing.priority_order import order_jobs
 from scheduler.core.queueing.reservations import MAINTENANCE_JOB
 from scheduler.core.quota.limits import hold_refusals
@@ -180,8 +180,11 @@ def _start_or_block(
     if not refusals and borrow_refusals and (placement := _place_on_lent_cards(cycle, job)):
         cycle.record_start(placement, job)
         return True
-    if refusals := refusals + borrow_refusals:
-        cycle.block(job, refusals)
+    if refusals:
+        cycle.block(job, refusals + borrow_refusals)
+        return True
+    if borrow_refusals:
+        cycle.block(job, _shortfall_beside_borrowing(cycle, job, shape) + borrow_refusals)
         return True
     if placement := _place_without_delay(cycle, job, shape):
         cycle.record_start(placement, job)
@@ -194,6 +197,25 @@ def _start_or_block(
         return True
     _join_line(cycle, lines, job, shape, shape.demand.affordable_kinds(cycle.spare_milli(job)))
     return False
+
+
+def _shortfall_beside_borrowing(cycle: Cycle, job: WaitingJob, shape: JobClass) -> list[Refusal]:
+    """Return what would keep a job that may not borrow, too: no free resources are called promised where none are free.
+
+    Nothing where a `time` would help, since that alone would not.
+    """
+    if not cycle.cycle_memo.explains:
+        return []
+    view, kinds = cycle.reservation_plan.view_until(cycle.stays_until(job)), shape.demand.kinds
+    for role, suits in zip(job.gang, kinds, strict=True):
+        if role.min and view.score_table.best_node(role.ask, job.pool, suits, shape.demand.reach)[1] < 0:
+            _place_without_delay(cycle, job, shape)
+            return [why for why in shape.blocked_by if not _is_ended_by_time(why)]
+    return []
+
+
+def _is_ended_by_time(refusal: Refusal) -> bool:
+    return refusal.reason == "reserved_for_larger" or is_upcoming_maintenance(refusal)
 
 
 def _place_on_lent_cards(cycle: Cycle, job: WaitingJob) -> Placement | None:
