@@ -114,9 +114,6 @@ def _check_pool(client: Client, pool: str) -> None:
 
 
 def _pool_row(pool: dict, of_pool: list[dict]) -> list[str]:
-    may = pool["may"]["value"]
-    startable = pool["free"]["value"] if may is None else min(may, pool["free"]["value"])
-    startable -= 0 if pool["shared"] else startable % 1000
     models = ",".join(pool["models"]) or NONE
     return [
         pool["pool"],
@@ -124,7 +121,7 @@ def _pool_row(pool: dict, of_pool: list[dict]) -> list[str]:
         f"{pool['cards_free']}/{pool['cards_total']}",
         str(min(pool["free"]["value"] // 250, sum(map(count_quarters, of_pool)))) if pool["shared"] else NONE,
         pool["largest_slice"]["text"] if pool["shared"] and pool["largest_slice"]["value"] else NONE,
-        format_cards(startable),
+        format_cards(pool.get("starts", pool["free"])["value"]),
         str(pool["waiting"]),
     ]
 

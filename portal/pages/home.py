@@ -13,6 +13,7 @@ from accounts.models import ApiToken, SshKey, User
 from common.resources import parse_gpu, show_gpu, show_memory
 from jobs.models import Job
 from jobs.states import JOB_FINAL, JobState
+from jobs.submit import find_submit_refusal
 from notebooks.models import Notebook
 from notebooks.presets import Preset
 from portal.pages.cluster.scheduler_pulse import scheduler_late
@@ -22,6 +23,7 @@ from portal.pages.notebooks.view_model import NotebookView, view_notebooks
 from portal.pages.own_limits import FullLimit, find_full_start_limit
 from portal.pages.request_guards import signed_in
 from portal.partial import render_page
+from portal.wording.errors import describe_error
 from portal.wording.resources import describe_gpu
 from quotas.models import Holding, Quota, list_subtree, load_parents
 from scheduler.preview.possible_asks import find_usual_ask
@@ -80,7 +82,7 @@ class Desk:
 
     @cached_property
     def _all_rooms(self) -> list[PoolCapacity]:
-        return list_capacity(self.user)
+        return list_capacity(self.user, starts=True)
 
     @property
     def answer(self) -> str:
@@ -92,12 +94,20 @@ class Desk:
             return _("You can start now: %(offers)s") % {"offers": " · ".join(offers)}
         if not any(room.models for room in self.rooms):
             return _("There are no GPUs here. Jobs without a GPU can start.")
-        if any(room.free_milli and room.may_milli is not None for room in self.rooms):
+        if refusal := find_submit_refusal(self.user):
+            return describe_error(refusal)
+        free = [room for room in self.rooms if room.free_milli]
+        if not free:
+            return _("No GPU is free for you now. Jobs that you submit wait in the queue and start automatically.")
+        if not any(may_use(room) for room in free):
             return _(
                 "GPUs are free, but not within your limits. Jobs that you submit wait in the queue and start "
                 "automatically."
             )
-        return _("No GPU is free for you now. Jobs that you submit wait in the queue and start automatically.")
+        return _(
+            "GPUs are free, but a job of yours would not start on them now: they are kept for others, or for a "
+            "maintenance. Jobs that you submit wait in the queue and start automatically."
+        )
 
     @cached_property
     def quotas(self) -> list[QuotaLine]:
@@ -173,17 +183,23 @@ class Desk:
 
 def offer(room: PoolCapacity) -> str:
     """Say what the user could start in a pool now, or ""."""
-    allowed = room.total_milli if room.may_milli is None else room.may_milli
-    whole = min(room.cards_free, allowed // 1000)
-    params = {"count": whole, "models": ", ".join(room.models), "pool": room.pool}
-    if whole:
+    params = {"count": room.starts_whole, "models": ", ".join(room.models), "pool": room.pool}
+    if room.starts_whole:
         return (
-            ngettext("%(count)s whole %(models)s in %(pool)s", "%(count)s whole %(models)s in %(pool)s", whole) % params
+            ngettext(
+                "%(count)s whole %(models)s in %(pool)s", "%(count)s whole %(models)s in %(pool)s", room.starts_whole
+            )
+            % params
         )
-    if room.shared and room.may_slice_mib:
-        params["memory"] = show_memory(room.may_slice_mib)
+    if room.starts_slice_mib:
+        params["memory"] = show_memory(room.starts_slice_mib)
         return _("a slice of up to %(memory)s in %(pool)s") % params
     return ""
+
+
+def may_use(room: PoolCapacity) -> bool:
+    """Whether the limits allow some of what a pool gives out: of split cards a slice, else a card."""
+    return room.may_milli is None or room.may_milli >= (1 if room.shared else 1000)
 
 
 def quota_line(

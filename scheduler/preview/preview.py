@@ -8,8 +8,10 @@ from datetime import UTC, datetime
 import numpy as np
 
 from accounts.models import User
+from accounts.permissions import teams_where
 from cluster.models import NodeState
 from common.errors import BudgetSpent, ConsentNeeded, Impossible, PlatformError
+from common.resources import gb_to_mib, mib_to_gb
 from jobs.jobfile.spec import JobSpec, from_json
 from jobs.models import Job, JobKind
 from jobs.pricing.price import check_price
@@ -21,7 +23,6 @@ from scheduler.core.forecast.start_suggestions import (
     Records,
     find_helpful_changes,
     keep_first_in_line,
-    replace_waiting,
     suggest_run_times,
 )
 from scheduler.core.model.snapshot import Snapshot
@@ -35,7 +36,9 @@ from scheduler.preview.feasibility_cache import check_once
 from scheduler.preview.forecast_recorder import FIRST, build_forecast, load_calibration, load_run_times
 from scheduler.preview.runtime_capabilities import runtime_has_containers
 from scheduler.preview.spec_changes import Change, list_change_families, time_change
+from scheduler.preview.startable import find_startable_cards, find_startable_slice
 from scheduler.preview.stored_forecasts import StoredForecast, load_forecasts
+from scheduler.preview.trial_cycles import keep_front, run_with
 
 LEVERS_S = 2.0
 """Processor seconds for finding what would help a job; slow machines try fewer changes."""
@@ -55,7 +58,8 @@ class PoolCapacity:
     """A pool's free resources for one person.
 
     milli: thousandths of cards, slices included. total: cards of machines that take part, not of those that were never
-    let in or are gone. may_*: within one's own limits and the teams', None for no limit.
+    let in or are gone. may_*: within one's own limits and the teams', None for no limit. starts_*: what the next cycle
+    would start of it, if asked: whole cards, or else a slice.
     """
 
     pool: str
@@ -69,10 +73,20 @@ class PoolCapacity:
     largest_slice_mib: int
     may_milli: int | None
     may_slice_mib: int
+    card_mib: int
     waiting: int
     cpu_free_milli: int = 0
     memory_free_mib: int = 0
     maintenance: tuple[PlannedMaintenance, ...] = ()
+    starts_whole: int = 0
+    starts_slice_mib: int = 0
+
+    @property
+    def starts_milli(self) -> int:
+        """Thousandths of cards that would start, of a slice by its memory."""
+        if self.starts_whole or not self.starts_slice_mib:
+            return 1000 * self.starts_whole
+        return max(1000 * self.starts_slice_mib // max(self.card_mib, 1), 1)
 
 
 @dataclass(frozen=True)
@@ -147,7 +161,7 @@ def check_possible(draft: Draft) -> None:
 
 def preview_starts(user: User, specs: Sequence[JobSpec]) -> list[StartPreview]:
     """Predict each spec alone with a cycle over the present queue."""
-    world = load_world(user_id=user.pk, reads=_reads(user, specs))
+    world = keep_front(load_world(user_id=user.pk, reads=_reads(user, specs)))
     containers = runtime_has_containers()
     found = []
     for spec in specs:
@@ -171,7 +185,7 @@ def plan_job(user: User, spec: JobSpec, *, levers: bool = True) -> PlanAnswer:
         return PlanAnswer(never=never)
     now = time.time()
     job = build_waiting_job(draft, world, now)
-    plan = _run_cycle(job, world, now)
+    plan = run_with(job, world, now)
     if seats := _seats(plan, job, world):
         return PlanAnswer(draft, seats)
     answer = PlanAnswer(draft, reasons=_reasons(plan, job, user), place=plan.positions[job.job])
@@ -196,15 +210,19 @@ def forecast_job(job: Job) -> JobForecast:
     return replace(found, start=load_forecasts([job]).get(job.pk, found.start))
 
 
-def list_capacity(user: User) -> list[PoolCapacity]:
-    """Return what a person may start in each pool now."""
-    world = load_world(queue=False, user_id=user.pk)
+def list_capacity(user: User, *, starts: bool = False) -> list[PoolCapacity]:
+    """Return what is free for a person in each pool now. starts: also what of it the next cycle would start."""
+    world = load_world(queue=starts, user_id=user.pk)
     limited = Quota.objects.filter(team__memberships__user=user)
     teams_of = {pool.pk: [quota.team_id for quota in limited if quota.pool_id == pool.pk] for pool in world.pools}
     waiting = {pool.pk: Job.objects.waiting().filter(pool=pool).count() for pool in world.pools}
-    return [
+    rooms = [
         _capacity(world, place, user, teams_of[pool.pk], waiting[pool.pk]) for place, pool in enumerate(world.pools)
     ]
+    if not starts or find_submit_refusal(user):
+        return rooms
+    front = keep_front(world)
+    return [_add_startable(room, place, user, front) for place, room in enumerate(rooms)]
 
 
 def _reads(user: User, specs: Sequence[JobSpec]) -> set[str]:
@@ -221,14 +239,9 @@ def _choose(user: User, spec: JobSpec, world: World, containers: bool) -> Draft:
 def _preview_start(draft: Draft, world: World) -> StartPreview:
     now = time.time()
     job = build_waiting_job(draft, world, now)
-    plan = _run_cycle(job, world, now)
+    plan = run_with(job, world, now)
     starts = any(start.job == job.job for start in plan.starts)
     return StartPreview(starts, draft.pool.name, _reasons(plan, job, draft.user))
-
-
-def _run_cycle(job: WaitingJob, world: World, now: float) -> Plan:
-    """Run a cycle over the queue with one more job."""
-    return run_cycle(replace_waiting(world.snapshot, (*world.snapshot.waiting, job)), world.policy, now)
 
 
 def _reasons(plan: Plan, job: WaitingJob, user: User) -> tuple[dict, ...]:
@@ -349,14 +362,36 @@ def _capacity(world: World, place: int, user: User, team_ids: list[int], waiting
         cards_total=total,
         free_milli=int(free.sum()),
         total_milli=1000 * total,
-        largest_slice_mib=int(snapshot.gpu_free_mib[cut].max(initial=0)),
+        largest_slice_mib=gb_to_mib(mib_to_gb(int(snapshot.gpu_free_mib[cut].max(initial=0)))),
         may_milli=None if room > 10**12 else max(room, 0),
         may_slice_mib=int(within.max(initial=0)),
+        card_mib=int(snapshot.gpu_total_mib[cards].max(initial=0)),
         waiting=waiting,
         cpu_free_milli=int(snapshot.node_cpu_free[nodes].clip(min=0).sum()),
         memory_free_mib=int(snapshot.node_memory_free[nodes].clip(min=0).sum()),
         maintenance=_planned(snapshot, place),
     )
+
+
+def _add_startable(room: PoolCapacity, place: int, user: User, world: World) -> PoolCapacity:
+    """Add what would start, up to what is free in the pool or lent to it, within the limits."""
+    pool, lent = world.pools[place], _count_lent_cards(world.snapshot, place)
+    teams = teams_where(user, "job.submit").filter(quotas__pool=pool)
+    allowed = room.cards_free + lent if room.may_milli is None else room.may_milli // 1000
+    whole = find_startable_cards(user, teams, pool, world, min(room.cards_free + lent, allowed))
+    slice_mib = room.may_slice_mib if room.shared and not whole else 0
+    return replace(
+        room,
+        starts_whole=whole,
+        starts_slice_mib=find_startable_slice(user, teams, pool, world, slice_mib),
+    )
+
+
+def _count_lent_cards(snapshot: Snapshot, place: int) -> int:
+    """Return how many whole cards of other pools this one may use now."""
+    now = time.time()
+    lent = {gpu for window in snapshot.windows if window.to == place and window.begins_at <= now for gpu in window.gpus}
+    return sum(bool(snapshot.gpu_open[gpu]) and not snapshot.gpu_slices[gpu] for gpu in lent)
 
 
 def _room_of_person(snapshot: Snapshot, person: int) -> int:

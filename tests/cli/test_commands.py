@@ -294,7 +294,8 @@ def test_free_counts_quarters_card_by_card(server, tessera):
     room = {
         "pool": "dev", "shared": True, "models": ["V100-32GB"], "simulated": True, "cards_free": 0, "cards_total": 2,
         "free": {"value": 750, "text": "¾"}, "total": {"value": 2000, "text": "2"}, "waiting": 3,
-        "largest_slice": {"value": 8127, "text": "8.5 GB"}, "may": {"value": 500, "text": "½"},
+        "largest_slice": {"value": 8127, "text": "8.5 GB"}, "may": {"value": 750, "text": "¾"},
+        "starts": {"value": 500, "text": "½"},
     }  # fmt: skip
     card = {
         "pool": "dev",
@@ -350,7 +351,7 @@ def test_free_tells_of_maintenance_once_for_all_pools(server, tessera):
         {
             "pool": pool, "shared": True, "models": [], "simulated": False, "cards_free": 0, "cards_total": 0,
             "free": amount, "total": amount, "waiting": 0, "largest_slice": amount, "may": amount,
-            "maintenance": [planned],
+            "starts": amount, "maintenance": [planned],
         }
         for pool in ("dev", "train")
     ]  # fmt: skip

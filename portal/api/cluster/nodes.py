@@ -80,4 +80,4 @@ class Capacity(ClusterView):
     @extend_schema(parameters=[FieldsQuery], responses=list_of(RoomShape, "RoomList"))
     def get(self, request: Request) -> Response:
         """Show what is free in each pool, and what one's teams' limits allow of it."""
-        return all_of(list_capacity(request.user), RoomShape, **read_query(request, FieldsQuery))
+        return all_of(list_capacity(request.user, starts=True), RoomShape, **read_query(request, FieldsQuery))

@@ -281,7 +281,8 @@ class ClosedShape(serializers.Serializer):
 class RoomShape(serializers.Serializer):
     """What is free in a pool, of machines that take part. cards_free: whole ones. free, total: thousandths of cards.
 
-    may: what one's own limits and one's teams' still allow, value null = no limit. largest_slice: on one card.
+    may: what one's own limits and one's teams' still allow, value null = no limit. largest_slice: on one card. starts:
+    what of it would start now, if one asked for it: as so many whole cards, or as one slice.
     """
 
     pool = serializers.CharField()
@@ -294,5 +295,6 @@ class RoomShape(serializers.Serializer):
     total = AmountField(show_gpu, source="total_milli")
     largest_slice = AmountField(show_memory, source="largest_slice_mib")
     may = AmountField(show_gpu, source="may_milli")
+    starts = AmountField(show_gpu, source="starts_milli")
     waiting = serializers.IntegerField()
     maintenance = ClosedShape(many=True)

@@ -8,6 +8,7 @@ from django.utils import timezone
 from jobs.control import hold_job
 from jobs.models import Job
 from jobs.states import TaskState
+from quotas.models import Quota
 from scheduler.models import Lease
 from tests import make
 
@@ -52,6 +53,26 @@ def test_a_slice_is_offered_only_as_large_as_the_limit_of_the_team(cast, look):
     cast.nlp.quotas.filter(pool__name="dev").update(gpu_milli_limit=250)
     cast.nlp.quotas.filter(pool__name="train").update(gpu_milli_limit=0)
     assert "You can start now: a slice of up to 8.5 GB in dev<" in look(cast.ada)
+
+
+def test_a_card_that_the_next_cycle_would_not_give_is_not_offered(cast, look):
+    """Promised to another team: free and within the limits, and no job of hers starts on it."""
+    Quota.objects.filter(team=cast.vision, pool=cast.train).update(gpu_milli_guarantee=1000)
+    assert "You can start now: 1 whole V100-32GB in dev<" in look(cast.ada)
+
+
+def test_cards_that_nobody_would_get_now_are_called_free(cast, look):
+    Quota.objects.filter(team=cast.vision).update(gpu_milli_guarantee=1000)
+    assert "GPUs are free, but a job of yours would not start on them now" in look(cast.ada)
+
+
+def test_who_may_submit_no_more_is_not_told_to_submit(cast, look):
+    make.start(make.job(cast.eve, gpu="1", pool="dev"))
+    make.start(make.job(cast.eve, gpu="1", pool="train"))
+    make.job(cast.ada)
+    make.limit(cast.ada, jobs_waiting=1)
+    page = look(cast.ada)
+    assert "You are at your limit of waiting jobs, 1 of 1" in page and "Jobs that you submit wait" not in page
 
 
 @pytest.mark.parametrize("limit", [{"gpu_milli": 500}, {"jobs_running": 1}])
