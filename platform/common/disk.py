@@ -1,7 +1,7 @@
 """What is left of the disk that the platform lives on."""
 
-import os
 from pathlib import Path
+from shutil import disk_usage
 
 from django.conf import settings
 
@@ -18,5 +18,5 @@ def check_disk() -> None:
 def free_mib() -> int:
     """Return what an ordinary account may still write there, in MiB."""
     data = Path(settings.TESSERA_DATA)
-    disk = os.statvfs(next(path for path in (data, *data.parents) if path.exists()))  # it may not be made yet
-    return disk.f_bavail * disk.f_frsize >> 20
+    made = next(path for path in (data, *data.parents) if path.exists())
+    return disk_usage(made).free >> 20

@@ -5,6 +5,7 @@ import logging
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from shutil import disk_usage
 from uuid import UUID, uuid4
 
 from django.conf import settings
@@ -175,8 +176,7 @@ def _check_name(area: FileArea, path: str, replace: bool) -> None:
 
 
 def _check_disk(size: int) -> None:
-    disk = os.statvfs(settings.TESSERA_FILES)
-    if size > disk.f_bavail * disk.f_frsize:
+    if size > disk_usage(settings.TESSERA_FILES).free:
         raise Conflict("disk_full")
 
 

@@ -11,14 +11,13 @@ from django.utils import timezone
 from jobs.models import Job, Task
 from jobs.states import JobState
 from scheduler.core.forecast.calibration import MAX_PAST_FORECASTS, Calibration, PastForecast, fit_calibration
-from scheduler.core.forecast.run_times import RunTimeHistory, learn_run_times
 from scheduler.core.forecast.start_forecast import build_ranges, simulate_future
 from scheduler.core.forecast.told_range import revise_told_range
 from scheduler.core.model.types import StartRange
 from scheduler.core.queueing.cycle_context import CycleMemo
 from scheduler.loading.snapshots import load_world
 from scheduler.models import Forecast
-from scheduler.preview.stored_forecasts import MEASURED, StoredForecast
+from scheduler.preview.stored_forecasts import MEASURED, StoredForecast, load_run_times
 
 FIRST = 60
 """How many of the first jobs in line of each pool are forecast; those behind wait for them anyway."""
@@ -26,8 +25,6 @@ FUTURES = 20
 BUDGET_S = 2.0
 """Time per round in seconds; a slow machine simulates fewer futures, but at least LEAST."""
 LEAST = 5
-PAST = 500
-"""How many of the last jobs run times are learned from."""
 
 
 def record_forecasts() -> None:
@@ -45,13 +42,6 @@ def record_forecasts() -> None:
     while len(futures) < FUTURES and (len(futures) < LEAST or time.monotonic() - began < BUDGET_S):
         futures.append(simulate_future(snapshot, world.policy, now, run_times, len(futures), memory))
     _store_forecasts(first, build_ranges(snapshot, futures), calibration)
-
-
-def load_run_times() -> RunTimeHistory:
-    """Learn run times from jobs that ended by themselves."""
-    ended = Job.objects.filter(state__in=[JobState.SUCCEEDED, JobState.FAILED], started_at__isnull=False)
-    rows = ended.order_by("-ended_at").values_list("time_s", "started_at", "ended_at")[:PAST]
-    return learn_run_times((said, (end - start).total_seconds()) for said, start, end in rows if start and end)
 
 
 def load_calibration(now: float) -> Calibration:

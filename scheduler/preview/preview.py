@@ -33,11 +33,11 @@ from scheduler.loading.cache_locations import list_content_keys
 from scheduler.loading.snapshots import World, load_world
 from scheduler.preview.draft_checks import build_waiting_job, check_draft
 from scheduler.preview.feasibility_cache import check_once
-from scheduler.preview.forecast_recorder import FIRST, build_forecast, load_calibration, load_run_times
+from scheduler.preview.forecast_recorder import FIRST, build_forecast, load_calibration
 from scheduler.preview.runtime_capabilities import runtime_has_containers
 from scheduler.preview.spec_changes import Change, list_change_families, time_change
 from scheduler.preview.startable import find_startable_cards, find_startable_slice
-from scheduler.preview.stored_forecasts import StoredForecast, load_forecasts
+from scheduler.preview.stored_forecasts import StoredForecast, load_forecasts, load_run_times
 from scheduler.preview.trial_cycles import keep_front, run_with
 
 LEVERS_S = 2.0

@@ -8,12 +8,14 @@ from django.utils import timezone
 
 from jobs.models import Job
 from jobs.states import JOB_ACTIVE, JobState
-from scheduler.core.forecast.run_times import LEAST_UNTIMED
+from scheduler.core.forecast.run_times import LEAST_UNTIMED, RunTimeHistory, learn_run_times
 from scheduler.models import Forecast, Lease
 
 MEASURED = timedelta(days=7)
 SLACK = timedelta(seconds=5)
 """Tolerance for the delay between a decision and its execution by the loops."""
+PAST = 500
+"""Jobs that tell how long jobs run, of those with a time and of those without."""
 UNREVISED = timedelta(minutes=1)
 """A range that passed this long ago is revised no more: its job is far back in line, or the loop stands still."""
 LEAST_STARTS = 20
@@ -50,8 +52,15 @@ def lacks_run_times(pool_id: int) -> bool:
     untimed = Job.objects.filter(time_s__isnull=True)
     if not untimed.filter(pool=pool_id, max_time_s__isnull=True, state__in=JOB_ACTIVE).exists():
         return False
-    ended = untimed.filter(state__in=[JobState.SUCCEEDED, JobState.FAILED], started_at__isnull=False)
-    return len(ended.order_by().values("pk")[:LEAST_UNTIMED]) < LEAST_UNTIMED
+    return len(load_run_times().seconds) < LEAST_UNTIMED
+
+
+def load_run_times() -> RunTimeHistory:
+    """Learn run times from the newest jobs that ended by themselves, of those with a time and of those without."""
+    ended = Job.objects.filter(state__in=[JobState.SUCCEEDED, JobState.FAILED], started_at__isnull=False)
+    newest = ended.order_by("-pk").values_list("time_s", "started_at", "ended_at")
+    rows = [*newest.filter(time_s__isnull=False)[:PAST], *newest.filter(time_s__isnull=True)[:PAST]]
+    return learn_run_times((said, (end - start).total_seconds()) for said, start, end in rows if start and end)
 
 
 def last_cycle() -> Lease | None:

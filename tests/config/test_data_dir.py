@@ -3,12 +3,17 @@ import os
 import socket
 import stat
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from config.embedded import data_dir, disk_reserve
 from config.embedded.start import parse
 from config.embedded.supervisor import Failure
+
+
+class DiskUsage(NamedTuple):
+    free: int
 
 
 def test_the_run_directory_is_private_and_found_again(tmp_path, monkeypatch):
@@ -68,10 +73,10 @@ def test_the_portal_listens_on_loopback_only():
 
 
 def test_little_room_is_told_and_refuses_no_start(tmp_path, monkeypatch):
-    monkeypatch.setattr(data_dir, "free_bytes", lambda path: 300 << 20)
+    monkeypatch.setattr(data_dir, "disk_usage", lambda path: DiskUsage(300 << 20))
     data_dir.open_data(tmp_path / "data")
     assert data_dir.describe_room(tmp_path / "data").startswith("Only 300 MiB are free")
-    monkeypatch.setattr(data_dir, "free_bytes", lambda path: 1 << 30)
+    monkeypatch.setattr(data_dir, "disk_usage", lambda path: DiskUsage(1 << 30))
     assert data_dir.describe_room(tmp_path / "data") == ""
 
 
@@ -88,7 +93,7 @@ def raise_full(*_, **__):
 
 def test_the_reserve_is_given_up_on_a_full_disk_and_made_again_where_there_is_room(tmp_path, monkeypatch):
     free = [4 * disk_reserve.RESERVE_BYTES]
-    monkeypatch.setattr(disk_reserve, "free_bytes", lambda path: free[0])
+    monkeypatch.setattr(disk_reserve, "disk_usage", lambda path: DiskUsage(free[0]))
     monkeypatch.setattr(disk_reserve, "EVERY_S", 0)
     reserve = disk_reserve.DiskReserve(tmp_path)
     assert reserve.tend() == "" and (tmp_path / "reserve").stat().st_size == disk_reserve.RESERVE_BYTES

@@ -9,9 +9,15 @@ from jobs.models import Job
 from jobs.states import TaskState
 from scheduler.models import Forecast
 from scheduler.preview import stored_forecasts
-from scheduler.preview.forecast_recorder import load_run_times, record_forecasts
+from scheduler.preview.forecast_recorder import record_forecasts
 from scheduler.preview.preview import forecast_job
-from scheduler.preview.stored_forecasts import Coverage, lacks_run_times, load_forecasts, measure_coverage
+from scheduler.preview.stored_forecasts import (
+    Coverage,
+    lacks_run_times,
+    load_forecasts,
+    load_run_times,
+    measure_coverage,
+)
 from tests import make
 
 pytestmark = pytest.mark.django_db
@@ -154,3 +160,16 @@ def test_the_past_tells_how_long_jobs_run(waiting):
     now = timezone.now()
     Job.objects.filter(pk=before.pk).update(started_at=now - timedelta(minutes=30), ended_at=now)
     assert load_run_times().ratios == (0.5,)
+
+
+def test_many_jobs_with_a_time_crowd_out_none_without(waiting, monkeypatch):
+    monkeypatch.setattr(stored_forecasts, "PAST", 20)
+    now = timezone.now()
+    ended = {"state": "SUCCEEDED", "started_at": now - timedelta(minutes=30), "ended_at": now}
+    for time in (None, "1h"):
+        for _ in range(20):
+            Job.objects.filter(pk=make.job(waiting.user, pool="train", time=time).pk).update(**ended)
+    found = load_run_times()
+    assert found.seconds == (1800.0,) * 20 and found.ratios == (0.5,) * 20
+    Job.objects.filter(state="RUNNING").update(time_s=None)
+    assert not lacks_run_times(waiting.pool_id)

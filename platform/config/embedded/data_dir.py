@@ -11,8 +11,8 @@ import socket
 import stat
 import tempfile
 from pathlib import Path
+from shutil import disk_usage
 
-from config.embedded.disk_reserve import free_bytes
 from config.embedded.supervisor import Failure
 from runtimes.local.access.listeners import find_descriptor, list_listeners
 from runtimes.local.processes import list_processes
@@ -44,7 +44,7 @@ def open_data(data: Path) -> None:
 
 def describe_room(data: Path) -> str:
     """Return a note where little room is left, or ""."""
-    free = free_bytes(data)
+    free = disk_usage(data).free
     if free >= PLENTY_BYTES:
         return ""
     return (

@@ -4,6 +4,7 @@ import contextlib
 import os
 import time
 from pathlib import Path
+from shutil import disk_usage
 
 RESERVE_BYTES = 64 * 1024**2
 FULL_BYTES = 16 * 1024**2
@@ -23,7 +24,7 @@ class DiskReserve:
             return ""
         self._due_at = now + EVERY_S
         with contextlib.suppress(OSError):
-            held, free = self.path.exists(), free_bytes(self.path.parent)
+            held, free = self.path.exists(), disk_usage(self.path.parent).free
             if held and free < FULL_BYTES:
                 self.path.unlink()
                 return (
@@ -38,9 +39,3 @@ class DiskReserve:
         with open(fresh, "wb") as file:
             os.posix_fallocate(file.fileno(), 0, RESERVE_BYTES)
         fresh.replace(self.path)
-
-
-def free_bytes(path: Path) -> int:
-    """Return what an ordinary account may still write on a path's disk."""
-    disk = os.statvfs(path)
-    return disk.f_bavail * disk.f_frsize

@@ -7,6 +7,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from shutil import disk_usage
 
 from runtimes.contract.errors import Rejected
 from runtimes.contract.task import Mount, TaskSpec
@@ -39,8 +40,7 @@ def check_spec(spec: TaskSpec, machine: Machine) -> None:
 
 def check_room(tasks_dir: Path) -> None:
     """Raise OSError on a full disk, where a task could not write that it began and would fail for it."""
-    disk = os.statvfs(tasks_dir)
-    if disk.f_bavail * disk.f_frsize < ROOM_BYTES:
+    if disk_usage(tasks_dir).free < ROOM_BYTES:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(tasks_dir))
 
 
