@@ -11,8 +11,10 @@ from django.urls import reverse
 from django.utils import translation
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
+from psycopg_pool import PoolTimeout
 
-from common.errors import DiskFull, NotFound, NotPermitted, NotSignedIn, PlatformError, Unavailable
+from common.errors import Busy, DiskFull, NotFound, NotPermitted, NotSignedIn, PlatformError, Unavailable
+from portal.health import database_probe
 from portal.partial import wants_fragment
 from portal.wording.errors import describe_error
 
@@ -28,17 +30,23 @@ def show_failure(request: HttpRequest, error: PlatformError) -> HttpResponse:
     """Render `error`, or redirect to sign-in."""
     words = describe_error(error)
     if request.path.startswith("/api/"):
-        return _build_problem(request, error, words)
-    if isinstance(error, NotSignedIn):
+        response = _build_problem(request, error, words)
+    elif isinstance(error, NotSignedIn):
         return _redirect_to_sign_in(request)
-    response = _render_note(request, error, words) if wants_fragment(request) else _render_page(request, error, words)
+    elif wants_fragment(request):
+        response = _render_note(request, error, words)
+    else:
+        response = _render_page(request, error, words)
     if "retry_after_s" in error.params:
         response["Retry-After"] = str(error.params["retry_after_s"])
     return response
 
 
 def find_outage(error: BaseException | None) -> Unavailable | None:
-    """Map one of DATABASE_ERRORS by its code (PostgreSQL, Appendix A), and what a full disk did not take, or None."""
+    """Map one of DATABASE_ERRORS by its code (PostgreSQL, Appendix A), and what a full disk did not take, or None.
+
+    Who waits for a connection in vain may do so behind others, while the database answers: it is asked.
+    """
     if isinstance(error, OSError) and error.errno in FULL:
         return DiskFull()
     if not isinstance(error, DATABASE_ERRORS):
@@ -46,7 +54,11 @@ def find_outage(error: BaseException | None) -> Unavailable | None:
     told = getattr(error.__cause__, "sqlstate", None) or ""
     if told == DISK_FULL:
         return DiskFull()
-    return Unavailable() if told.startswith(ITS_ANSWERS) else Unavailable("database_away")
+    if told.startswith(ITS_ANSWERS):
+        return Unavailable(retry_after_s=2)
+    if isinstance(error.__cause__, PoolTimeout) and database_probe.answers():
+        return Busy()
+    return Unavailable("database_away", retry_after_s=10)
 
 
 def not_permitted(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
@@ -112,7 +124,7 @@ def _find_way_back(request: HttpRequest) -> str:
     return page.path + (f"?{page.query}" if page.query else "") or "/"
 
 
-def _build_problem(request: HttpRequest, error: PlatformError, words: str) -> JsonResponse:
+def _build_problem(request: HttpRequest, error: PlatformError, words: str) -> HttpResponse:
     """Return problem+json (RFC 9457) for refusals before an API view."""
     body = {
         "type": "about:blank",

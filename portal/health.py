@@ -6,6 +6,7 @@ from concurrent.futures import Future
 from threading import Lock, Thread
 from time import monotonic
 
+import psycopg
 from django.db import connection
 from django.http import HttpRequest, HttpResponse, JsonResponse
 
@@ -31,7 +32,10 @@ def livez() -> JsonResponse:
 
 
 class DatabaseProbe:
-    """Asks the database, in one thread however often it is asked: a frozen one takes questions and answers none."""
+    """Asks the database, in one thread however often it is asked: a frozen one takes questions and answers none.
+
+    By a connection of its own: that all of the pool are in use says nothing about the database.
+    """
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -54,14 +58,12 @@ class DatabaseProbe:
     @staticmethod
     def _ask(answer: Future[bool]) -> None:
         try:
-            with connection.cursor() as cursor:
-                cursor.execute("SELECT 1")
+            with psycopg.connect(**connection.get_connection_params(), connect_timeout=PROBE_S) as asked:
+                asked.execute("SELECT 1")
             answer.set_result(True)
         except Exception as away:
             log.warning("the database does not answer a probe: %s", away)
             answer.set_result(False)
-        finally:
-            connection.close()
 
 
 database_probe = DatabaseProbe()

@@ -107,6 +107,10 @@ ERROR_MESSAGES = {
     "not_found": _("This does not exist, or you may not see it. Check the address and your team."),
     "not_permitted": _("You can see this, but you may not do that. Ask a lead of the team or an administrator."),
     "not_signed_in": _("You are not signed in. Sign in, or send a token."),
+    "platform_busy": _(
+        "The platform is busy with other requests, so nothing was done about this one. Try again in %(retry_after_s)s "
+        "seconds."
+    ),
     "platform_disk_full": _(
         "The platform's disk is full, so nothing new is accepted. What runs goes on. Delete files that are not needed "
         "any more, or ask an administrator for space, then try again."

@@ -162,6 +162,15 @@ class Unavailable(PlatformError):
     code = "unavailable"
 
 
+class Busy(Unavailable):
+    """More requests than the platform works on at once; this one was not begun."""
+
+    code = "platform_busy"
+
+    def __init__(self) -> None:
+        super().__init__(retry_after_s=5)
+
+
 class DiskFull(Unavailable):
     """The platform's disk is full, so nothing new is accepted. It goes on by itself when there is room."""
 

@@ -4,14 +4,14 @@ import asyncio
 import os
 from contextlib import aclosing
 
+import django
 from channels.auth import AuthMiddlewareStack
 from channels.routing import ProtocolTypeRouter, URLRouter
 from django.conf import settings
-from django.core.asgi import get_asgi_application
 from django.urls import re_path
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
-django_application = get_asgi_application()  # the imports below need loaded apps
+django.setup(set_prefix=False)  # the imports below need loaded apps
 
 from common.errors import NotFound  # noqa: E402
 from config.lifespan import Lifespan, ssh_gateway  # noqa: E402
@@ -19,6 +19,7 @@ from jobs.task_access import get_access  # noqa: E402
 from portal.api.http.body_limit import BodyLimit, Message, Receive, Send, send_problem  # noqa: E402
 from portal.gateway.http.gateway import Gateway  # noqa: E402
 from portal.gateway.websocket_urls import websocket_urls as terminal_urls  # noqa: E402
+from portal.lanes import LanedHandler  # noqa: E402
 from portal.live.websocket_urls import websocket_urls as live_urls  # noqa: E402
 
 FORM_BYTES = 1024 * 1024
@@ -35,7 +36,7 @@ async def answer_unknown_socket(scope: Message, receive: Receive, send: Send) ->
 unknown_socket = re_path("", answer_unknown_socket)  # type: ignore[arg-type]
 portal_application = ProtocolTypeRouter(
     {
-        "http": BodyLimit(django_application, settings.CODE_MAX_BYTES + FORM_BYTES),
+        "http": BodyLimit(LanedHandler(), settings.CODE_MAX_BYTES + FORM_BYTES),
         "websocket": AuthMiddlewareStack(URLRouter([*live_urls, *terminal_urls, unknown_socket])),
     }
 )

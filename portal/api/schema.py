@@ -42,7 +42,7 @@ WORDS = {
     "416": "The range lies outside the file.",
     "429": "Too many calls in a short time: Retry-After says when to try again, RateLimit how many are left.",
     "422": "It could never run here (`impossible`), or the Idempotency-Key came with another body.",
-    "503": "What it needs is not there yet, such as the environment for notebooks: Retry-After says when to try again.",
+    "503": "The platform is busy, or what it needs is not there: Retry-After says when to try again.",
     "507": "The platform's disk is full. What runs goes on; try again when there is room.",
 }
 ALWAYS = ("400", "404", "405", "406")
