@@ -102,25 +102,6 @@ def load_last_seqs(kind: str, pks: Iterable[int]) -> dict[int, int]:
     return dict(events.values_list("object_id").annotate(last=Max("seq")))
 
 
-def _build_event(line: EventLine, seq: int, verb: str, actor: Actor) -> Event:
-    row = line.row
-    return Event(
-        kind=row.KIND,
-        object_id=row.pk,
-        label=row.public_id,
-        seq=seq,
-        verb=verb,
-        from_state=line.from_state,
-        to_state=line.to_state,
-        reason=line.reason,
-        actor=actor.name,
-        actor_id=actor.id,
-        team_id=row.team_id,
-        owner_id=getattr(row, "user_id", None),
-        params=line.params,
-    )
-
-
 def publish_row(row: Model) -> None:
     """On commit, publish that `row` changed."""
     touch: dict[str, Any] = {"kind": row.KIND, "id": row.public_id}  # type: ignore[attr-defined]
@@ -156,37 +137,6 @@ def hint(task: str) -> None:
 def hint_sender() -> None:
     """On commit, ask the sender to run."""
     once_on_commit(("hint", "send"), _hint_sender_now)
-
-
-def _call_listeners(events: Sequence[Event]) -> None:
-    """Give new events, in their transaction, to the functions that the settings name: their apps stand above."""
-    for name in settings.TESSERA_EVENT_LISTENERS:
-        import_string(name)(events)
-
-
-def _send_on_commit(group: str, touch: dict) -> None:
-    collect_on_commit(_send_all, (group, touch["kind"], touch["id"]), (group, {"type": "touch", **touch}))
-
-
-def _send(group: str, message: dict) -> None:
-    _send_all([(group, message)])
-
-
-def _send_all(messages: Iterable[tuple[str, dict]]) -> None:
-    layer = get_channel_layer()
-    if layer is not None:
-        async_to_sync(_send_messages)(layer, messages)
-
-
-async def _send_messages(layer: BaseChannelLayer, messages: Iterable[tuple[str, dict]]) -> None:
-    """Send messages, for SEND_S at most: a commit must not wait."""
-    async with asyncio.timeout(SEND_S):
-        for group, message in messages:
-            await layer.group_send(group, message)
-
-
-def _hint_sender_now() -> None:
-    current_app.send_task("portal.tasks.send", queue="outside", expires=5, retry=False)
 
 
 class Batch:
@@ -225,6 +175,70 @@ def once_on_commit(key: Hashable, act: Callable[[], None]) -> None:
     collect_on_commit(_run_each, key, act)
 
 
+def request_run(loop: str) -> None:
+    """Send the loop's task unless asked already. Raises OperationalError."""
+    if _is_first(loop):
+        current_app.send_task(f"scheduler.tasks.{loop}", queue="scheduler", expires=HINT_EXPIRES_S, retry=False)
+
+
+def clear_hint(loop: str) -> None:
+    """Clear the mark before reading the database, so later changes ask again."""
+    try:
+        cache_server().delete(_hint_key(loop))
+    except RedisError:
+        pass  # the mark expires by itself
+
+
+def _build_event(line: EventLine, seq: int, verb: str, actor: Actor) -> Event:
+    row = line.row
+    return Event(
+        kind=row.KIND,
+        object_id=row.pk,
+        label=row.public_id,
+        seq=seq,
+        verb=verb,
+        from_state=line.from_state,
+        to_state=line.to_state,
+        reason=line.reason,
+        actor=actor.name,
+        actor_id=actor.id,
+        team_id=row.team_id,
+        owner_id=getattr(row, "user_id", None),
+        params=line.params,
+    )
+
+
+def _call_listeners(events: Sequence[Event]) -> None:
+    """Give new events, in their transaction, to the functions that the settings name: their apps stand above."""
+    for name in settings.TESSERA_EVENT_LISTENERS:
+        import_string(name)(events)
+
+
+def _send_on_commit(group: str, touch: dict) -> None:
+    collect_on_commit(_send_all, (group, touch["kind"], touch["id"]), (group, {"type": "touch", **touch}))
+
+
+def _send(group: str, message: dict) -> None:
+    _send_all([(group, message)])
+
+
+def _send_all(messages: Iterable[tuple[str, dict]]) -> None:
+    layer = get_channel_layer()
+    if layer is not None:
+        async_to_sync(_send_messages)(layer, messages)
+
+
+async def _send_messages(layer: BaseChannelLayer, messages: Iterable[tuple[str, dict]]) -> None:
+    """Send messages, for SEND_S at most: a commit must not wait."""
+    async with asyncio.timeout(SEND_S):
+        for group, message in messages:
+            await layer.group_send(group, message)
+
+
+def _hint_sender_now() -> None:
+    current_app.send_task("portal.tasks.send", queue="outside", expires=5, retry=False)
+
+
 def _current_batch() -> Batch:
     """Return the transaction's batch. A savepoint's rollback takes back a batch that was begun after it."""
     connection = connections[DEFAULT_DB_ALIAS]
@@ -243,20 +257,6 @@ def _run_each(acts: Iterable[Callable[[], None]]) -> None:
             act()
         except Exception:
             log.exception("a hint failed after a commit")
-
-
-def request_run(loop: str) -> None:
-    """Send the loop's task unless asked already. Raises OperationalError."""
-    if _is_first(loop):
-        current_app.send_task(f"scheduler.tasks.{loop}", queue="scheduler", expires=HINT_EXPIRES_S, retry=False)
-
-
-def clear_hint(loop: str) -> None:
-    """Clear the mark before reading the database, so later changes ask again."""
-    try:
-        cache_server().delete(_hint_key(loop))
-    except RedisError:
-        pass  # the mark expires by itself
 
 
 def _is_first(loop: str) -> bool:

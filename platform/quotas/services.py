@@ -100,6 +100,13 @@ def ensure_user_limit(user: User) -> UserLimit:
     return UserLimit.objects.get_or_create(user=user)[0]
 
 
+def load_limits(user: User) -> dict[str, int | None]:
+    """Return a person's limits by field of UserLimit; None for no limit."""
+    everyone = get_default_limit()
+    row = UserLimit.objects.filter(user=user).first() or everyone
+    return row.effective(everyone)
+
+
 def admit_waiting_job(*, user: User, waiting: QuerySet) -> None:
     _admit_one_more(user, "jobs_waiting", waiting)
 
@@ -111,16 +118,12 @@ def admit_notebook(*, user: User, running: QuerySet) -> None:
 
 def find_full_limit(user: User, what: str, held: QuerySet) -> QuotaExceeded | None:
     """Return what would refuse one more now, or None. held: what counts, each with a name and a public_id."""
-    everyone = get_default_limit()
-    row = UserLimit.objects.filter(user=user).first() or everyone
-    return _find_refusal(what, held, row.effective(everyone)[what])
+    return _find_refusal(what, held, load_limits(user)[what])
 
 
 def get_notebook_hours(user: User) -> int | None:
     """Return how long a notebook runs without extension; None for no limit."""
-    everyone = get_default_limit()
-    row = UserLimit.objects.filter(user=user).first() or everyone
-    return row.effective(everyone)["notebook_hours"]
+    return load_limits(user)["notebook_hours"]
 
 
 def _admit_one_more(user: User, what: str, held: QuerySet) -> None:

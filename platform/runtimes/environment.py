@@ -56,6 +56,19 @@ def build_gang_files(peers: tuple[Peer, ...]) -> dict[str, str]:
     return files
 
 
+def build_task_environment(
+    spec: TaskSpec, seen_at: str, hints: Mapping[str, str], fixed: Mapping[str, str]
+) -> dict[str, str]:
+    """Merge variables; later win: defaults, hints, the user's (without `is_forbidden_env`), the platform's, fixed.
+
+    seen_at: of the task's home, tmp, hosts.
+    """
+    ports = {f"TESSERA_PORT_{declared}": str(actual) for declared, actual in spec.port_map.items()}
+    own = {name: value for name, value in spec.env.items() if not is_forbidden_env(name)}
+    defaults, identity = _defaults(spec, seen_at), _identity(spec, seen_at)
+    return defaults | dict(hints) | own | spec.platform_env | ports | dict(fixed) | identity
+
+
 def _names(peers: tuple[Peer, ...]) -> Iterator[tuple[str, Peer]]:
     counts: dict[str, int] = {}
     for peer in peers:
@@ -85,19 +98,6 @@ def _remote_shell(path: str) -> dict[str, str]:
         "I_MPI_HYDRA_BOOTSTRAP": "ssh",
         "I_MPI_HYDRA_BOOTSTRAP_EXEC": path,
     }
-
-
-def build_task_environment(
-    spec: TaskSpec, seen_at: str, hints: Mapping[str, str], fixed: Mapping[str, str]
-) -> dict[str, str]:
-    """Merge variables; later win: defaults, hints, the user's (without `is_forbidden_env`), the platform's, fixed.
-
-    seen_at: of the task's home, tmp, hosts.
-    """
-    ports = {f"TESSERA_PORT_{declared}": str(actual) for declared, actual in spec.port_map.items()}
-    own = {name: value for name, value in spec.env.items() if not is_forbidden_env(name)}
-    defaults, identity = _defaults(spec, seen_at), _identity(spec, seen_at)
-    return defaults | dict(hints) | own | spec.platform_env | ports | dict(fixed) | identity
 
 
 def _defaults(spec: TaskSpec, seen_at: str) -> dict[str, str]:

@@ -18,8 +18,8 @@ from portal.access.redacted_rows import team_ids_in_sight
 from portal.api.http.fields import Amount, amount
 from portal.api.view import ApiView
 from portal.wording.priority import describe_price
-from quotas.models import RESOURCES, Holding, Quota, UserLimit, add_amounts, list_subtree, load_parents
-from quotas.services import get_default_limit
+from quotas.models import RESOURCES, Holding, Quota, add_amounts, list_subtree, load_parents
+from quotas.services import load_limits
 
 NOTHING = (0, 0, 0)
 SHOW = {"gpu_milli": show_gpu, "cpu_milli": show_cpu, "memory_mib": show_memory}
@@ -131,9 +131,7 @@ def quota_lines(user: User) -> list[dict[str, Any]]:
 
 
 def load_user_limits(user: User) -> dict[str, Any]:
-    everyone = get_default_limit()
-    row = UserLimit.objects.filter(user=user).first() or everyone
-    limits = row.effective(everyone)
+    limits = load_limits(user)
     mine, jobs = Holding.objects.live().filter(user=user).totals(), Job.objects.filter(user=user)
     counts = {"jobs_running": jobs.filter(state__in=JOB_ACTIVE).count(), "jobs_waiting": jobs.waiting().count()}
     counts["notebooks_running"] = list_other_starts(user).count()

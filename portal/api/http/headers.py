@@ -17,6 +17,20 @@ KEY = OpenApiParameter(
     OpenApiParameter.HEADER,
     description="The same key with the same body answers with what the first request made.",
 )
+TAG = re.compile(r'(W/)?"([^"]*)"')
+ETAG = OpenApiParameter(
+    "ETag",
+    OpenApiTypes.STR,
+    OpenApiParameter.HEADER,
+    response=[200],
+    description="For If-Match: another one after each change by somebody, the same while only its state moves.",
+)
+IF_MATCH = OpenApiParameter(
+    "If-Match",
+    {"type": "string", "maxLength": 500},
+    OpenApiParameter.HEADER,
+    description='The ETag it must still have, else 412. "*": whatever it has.',
+)
 
 
 def read_key(request: Request) -> str:
@@ -32,22 +46,6 @@ def read_key(request: Request) -> str:
 def read_once(request: Request, said: dict[str, Any]) -> dict[str, Any]:
     """Return key and body; the body stands for URL and data."""
     return {"key": read_key(request), "body": f"{request.path}\n{json.dumps(said, sort_keys=True)}".encode()}
-
-
-TAG = re.compile(r'(W/)?"([^"]*)"')
-ETAG = OpenApiParameter(
-    "ETag",
-    OpenApiTypes.STR,
-    OpenApiParameter.HEADER,
-    response=[200],
-    description="For If-Match: another one after each change by somebody, the same while only its state moves.",
-)
-IF_MATCH = OpenApiParameter(
-    "If-Match",
-    {"type": "string", "maxLength": 500},
-    OpenApiParameter.HEADER,
-    description='The ETag it must still have, else 412. "*": whatever it has.',
-)
 
 
 def etag_of(version: str) -> str:

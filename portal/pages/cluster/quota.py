@@ -23,8 +23,8 @@ from portal.partial import render_page
 from portal.templatetags.amounts import gpu_sum
 from portal.templatetags.bars import LEGEND, Segment, quota_segments
 from portal.wording.priority import describe_price
-from quotas.models import Amounts, Holding, Quota, UserLimit, add_amounts, list_subtree, load_parents
-from quotas.services import get_default_limit
+from quotas.models import Amounts, Holding, Quota, add_amounts, list_subtree, load_parents
+from quotas.services import load_limits
 from scheduler.preview.preview import list_capacity
 
 NOTHING: Amounts = (0, 0, 0)
@@ -214,8 +214,7 @@ def load_members(team: Team, user: User) -> list[Member]:
 
 def user_limit_lines(user: User) -> list[Line]:
     """Return the user's usage and limits, over all pools."""
-    everyone = get_default_limit()
-    limits = (UserLimit.objects.filter(user=user).first() or everyone).effective(everyone)
+    limits = load_limits(user)
     held = add_amounts(Holding.objects.live().filter(user=user).totals_by("pool").values())
     counts = Job.objects.filter(user=user).aggregate(
         jobs_running=Count("pk", filter=Q(state__in=sorted(JOB_ACTIVE))),
