@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from config.embedded.data_dir import open_data, open_run, read_running
+from config.embedded.data_dir import open_data, open_run, read_running, secret_key_file
 from notebooks.environment import FAILED, READY, environment_home, read_state
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -92,6 +92,7 @@ class Stack:
             "TESSERA_RUN": str(run),
             "TESSERA_VALKEY_SOCK": str(run / "valkey.sock"),
             "TESSERA_ROLE": "command",
+            "TESSERA_SECRET_KEY_FILE": str(secret_key_file(self.data)),
             "PGHOST": str(run),
             "PGUSER": "tessera",
             "PGDATABASE": "tessera",

@@ -7,9 +7,9 @@ from statistics import median
 import pytest
 from django.conf import settings
 
+from bench.storm import raise_storm
 from jobs.models import Job
 from tests import make
-from tests.portal.storm import raise_storm
 from tests.web_process import running_web
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
