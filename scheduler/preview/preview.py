@@ -284,7 +284,7 @@ def _forecast(job: Records, plan: Plan, world: World, now: float, families: Fami
     far, calibration = plan.positions[job[0].job][0] > FIRST, load_calibration(now)
     helpful = [lever for lever in found.found if lever.start.p90 <= now or not far]
     sooner = tuple(
-        Suggestion(lever.change, build_forecast(calibration.apply(lever.start, now), now), lever.start.p90 <= now)
+        Suggestion(lever.change, build_forecast(calibration.apply(lever.start, now), now), lever.next_cycle)
         for lever in sorted(helpful, key=lambda lever: lever.start.p50)
     )
     start = None if far or found.start is None else build_forecast(calibration.apply(found.start, now), now)

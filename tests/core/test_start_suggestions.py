@@ -39,6 +39,14 @@ def test_fewer_cards_start_now_where_two_wait_an_hour():
     assert found.start == StartRange(3600, 3600, 3600) and steps(found) == [(0, 0, 0)] and found.complete
 
 
+def test_what_needs_room_first_does_not_start_in_the_next_cycle():
+    """It was said to start now, and waited for the one that was stopped for it."""
+    for held, next_cycle in (("bob holds 1 preemptible low | ", False), ("", True)):
+        snapshot = world(f"n1: A100x2 | {held}eve holds 1 until 3600", wants("ada", "2"))
+        (change,) = find(snapshot, snapshot.waiting[0], [asking(snapshot, snapshot.waiting[0], "1")]).found
+        assert (change.start.p90, change.next_cycle) == (0, next_cycle)
+
+
 def test_of_a_family_the_mildest_is_kept_and_what_helps_beyond_it():
     """Four cards at 4000, three at 3900, two at 1000, one now: three do not help over four, and now comes first."""
     held = "bob holds 1 until 1000 | bob holds 1 until 3900 | bob holds 1 until 4000"

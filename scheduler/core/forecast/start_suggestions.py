@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Generic, TypeVar
 
+from scheduler.core.cycle import run_cycle
 from scheduler.core.forecast.run_times import RunTimeHistory
 from scheduler.core.forecast.simulate import Simulation
 from scheduler.core.forecast.start_forecast import DrawnEnds, build_range, draw_ends, iterate_starts
@@ -31,10 +32,11 @@ Records = tuple[WaitingJob, ...]
 
 @dataclass(frozen=True)
 class HelpfulChange(Generic[Change]):
-    """A change that helps, and the start it gives."""
+    """A change that helps, and the start it gives. next_cycle: it starts then, and no room is made for it first."""
 
     change: Change
     start: StartRange
+    next_cycle: bool = False
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ def find_helpful_changes(
             if budget_left() <= 0:
                 return HelpfulChanges(None, tuple(found), complete=False)
             if play.starts_now(changed):
-                found.append(HelpfulChange(change, StartRange(now, now, now)))
+                found.append(HelpfulChange(change, StartRange(now, now, now), play.starts_in_next_cycle(changed)))
                 break
             later[-1].append((change, changed))
     changes = sum(len(family) for family in later)
@@ -108,11 +110,15 @@ class _SharedFutures:
         self._drawn: dict[int, DrawnEnds] = {}
 
     def starts_now(self, job: Records) -> bool:
-        """Check whether the job starts at once."""
+        """Check whether the job starts at once, or as soon as who makes room for it is gone."""
         play = Simulation(
             self._snapshot_with(job), self._policy, self._now, lambda other: inf, cycle_memo=self._cycle_memo
         )
         return any(start.job == job[0].job for start in next(play.run_steps()).plan.starts)
+
+    def starts_in_next_cycle(self, job: Records) -> bool:
+        plan = run_cycle(self._snapshot_with(job), self._policy, self._now, self._cycle_memo)
+        return any(start.job == job[0].job for start in plan.starts)
 
     def start_times(self, job: Records, futures: int, begun: Iterable[float] = (), until: float = 0.0) -> list[float]:
         """Return the job's start in each future, fewer if the budget runs out."""
