@@ -104,8 +104,13 @@ class Desk:
                 "GPUs are free, but not within your limits. Jobs that you submit wait in the queue and start "
                 "automatically."
             )
+        if any(size.starts and size.gpu != "0" for _preset, size in self.presets):
+            return _(
+                "You can start a notebook now. A job without a `time` would wait: the GPUs that are free are kept for "
+                "others, or for a maintenance."
+            )
         return _(
-            "GPUs are free, but a job of yours would not start on them now: they are kept for others, or for a "
+            "GPUs are free, but a job without a `time` would not start on them now: they are kept for others, or for a "
             "maintenance. Jobs that you submit wait in the queue and start automatically."
         )
 
