@@ -16,28 +16,28 @@ WAIT_REASONS: dict[str, str | Promise] = {
     "making_room": _("room is being made: %(n)s jobs that rank lower are being stopped"),
     "making_room.one": _("room is being made: a job that ranks lower is being stopped"),
     "maintenance": _(
-        "the job would still be running when %(nodes)s goes into maintenance, from %(at)s until %(until)s; with "
-        "a `time` that ends before, it can start now"
+        "the job would still be running when %(nodes)s goes into maintenance, from %(at)s until %(until)s; a job with "
+        "a `time` that ends before does not wait for that"
     ),
     "maintenance.several": _(
         "the job would still be running when %(n)s machines go into maintenance, from %(at)s until %(until)s; "
-        "with a `time` that ends before, it can start now"
+        "a job with a `time` that ends before does not wait for that"
     ),
     "maintenance.taken": _(
         "the job gives no `time`, so it is taken to last %(taken_s)s (what such jobs of the pool take; 24h while "
-        "there are few), and %(nodes)s goes into maintenance from %(at)s until %(until)s; with a `time` that ends "
-        "before, it can start now"
+        "there are few), and %(nodes)s goes into maintenance from %(at)s until %(until)s; a job with a `time` that "
+        "ends before does not wait for that"
     ),
     "maintenance.taken.several": _(
         "the job gives no `time`, so it is taken to last %(taken_s)s (what such jobs of the pool take; 24h while "
-        "there are few), and %(n)s machines go into maintenance from %(at)s until %(until)s; with a `time` that ends "
-        "before, it can start now"
+        "there are few), and %(n)s machines go into maintenance from %(at)s until %(until)s; a job with a `time` that "
+        "ends before does not wait for that"
     ),
     "maintenance.now": _("%(nodes)s is under maintenance until %(until)s"),
     "maintenance.now.several": _("%(n)s machines are under maintenance until %(until)s"),
     "reserved_for_larger": _(
-        "free resources are reserved for a job that starts at about %(at)s; with a `time` that ends before, this "
-        "job can start now"
+        "free resources are reserved for a job that starts at about %(at)s; a job with a `time` that ends before "
+        "can go ahead of it"
     ),
     "reserved_for_larger.unknown": _(
         "free resources are reserved for a larger job; a job with a `time` can go ahead of it"
