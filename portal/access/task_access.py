@@ -63,7 +63,7 @@ def find_task_access(user: User, name: str) -> TaskAccess:
 
 
 def find_refusal(user_id: int, task: str) -> str:
-    """Return why a session must end: "ended", "revoked" or "". Sessions ask every 30 seconds."""
+    """Return why a session must end: "ended", "revoked" or "". Sessions ask now and then."""
     user = User.objects.filter(pk=user_id).first()
     row = Task.objects.filter(uuid=task, state__in=HOLDING).select_related("job__team").first()
     if row is None:

@@ -59,6 +59,6 @@ class SshKeyDetail(ApiView):
 
     @extend_schema(responses={204: OpenApiResponse(None, "It opens nothing any more.")})
     def delete(self, request: Request, key_id: int) -> Response:
-        """Remove one of one's own keys; its sessions end within half a minute."""
+        """Remove one of one's own keys; its sessions end within five seconds."""
         remove_ssh_key(user=request.user, key_id=key_id)
         return Response(status=204)

@@ -1,7 +1,7 @@
 """One SSH connection: authentication, sessions, port forwarding, timeouts.
 
 The key identifies the user; the SSH user name names a notebook or job of theirs. Access is checked at each opening,
-when a recheck is published, and every RECHECK_S, since a message may be lost. A channel to NAME:22 is a second login
+when the user's rights have changed, and every RECHECK_S, since a task may end. A channel to NAME:22 is a second login
 (ProxyJump), so one ssh_config entry serves every name.
 """
 

@@ -81,5 +81,5 @@ def ssh_keys(request: HttpRequest) -> HttpResponse:
 @require_POST
 def remove(request: HttpRequest, key_id: int) -> HttpResponse:
     remove_ssh_key(user=cast(User, request.user), key_id=key_id)
-    messages.success(request, _("The key is removed. Connections opened with it close within half a minute."))
+    messages.success(request, _("The key is removed. Connections opened with it close within five seconds."))
     return redirect("ssh_keys")

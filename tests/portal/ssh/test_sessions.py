@@ -156,8 +156,18 @@ def test_a_removed_key_closes_what_it_had_opened(world):
         assert session.returncode == 255
 
 
-@pytest.mark.slow
-def test_a_session_ends_within_half_a_minute_if_nobody_is_told(world):
+LOST = {
+    "suspended": lambda ada: User.objects.filter(pk=ada.pk).update(suspended_at=timezone.now()),
+    "out of the team": lambda ada: ada.memberships.all().delete(),
+    "without the key": lambda ada: ada.ssh_keys.all().delete(),
+}
+
+
+@pytest.mark.parametrize("lost", LOST)
+def test_a_session_ends_within_five_seconds_if_no_message_comes(world, lost):
+    """As while Valkey is frozen: the rows change, and nobody is told."""
     with session_inside(world, "echo in; sleep 100") as session:
-        User.objects.filter(pk=world.cast.ada.pk).update(suspended_at=timezone.now())
+        began = time.monotonic()
+        LOST[lost](world.cast.ada)
         assert b"tessera: You may not stay here any more." in session.communicate(timeout=30)[1]
+        assert session.returncode == 255 and time.monotonic() - began < 5
