@@ -65,7 +65,7 @@ def follow(session: Session, client: Client, job: Job, rank: int = 0) -> Job:
         job = _wait(session, client, job, _has_started(attempt))
         if task is not None:
             print_log(session, client, job["id"], task=task["uuid"], follow=True)
-        job = _wait(session, client, job, _is_over(attempt), tell=False)
+        job = _wait(session, client, job, _ends_attempt(attempt), tell=False)
         if job["attempt"] == attempt:
             return job
         session.print_note(f"{job['id']} is tried again: attempt {job['attempt']}.")
@@ -148,10 +148,10 @@ def _wait(
 
 
 def _has_started(attempt: int) -> Callable[[Job], bool]:
-    return lambda job: job["state"] == "running" or _is_over(attempt)(job)
+    return lambda job: job["state"] == "running" or _ends_attempt(attempt)(job)
 
 
-def _is_over(attempt: int) -> Callable[[Job], bool]:
+def _ends_attempt(attempt: int) -> Callable[[Job], bool]:
     return lambda job: job["state"] in ENDED or job["attempt"] > attempt
 
 

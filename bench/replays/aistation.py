@@ -25,7 +25,7 @@ from scheduler.core.model.types import (
     WaitingJob,
 )
 from scheduler.core.placement.filters import find_fitting_cards
-from scheduler.simulation.cluster import SimulatedCluster, SimulatedNode, SimulatedTeam
+from scheduler.simulation.cluster_spec import SimulatedCluster, SimulatedNode, SimulatedTeam
 from scheduler.simulation.scenario import Scenario
 from scheduler.simulation.working_week import DAY_S, HOUR_S, WEEK_S, WORKING_DAYS, WorkingDay, build_lending_windows
 

@@ -22,7 +22,7 @@ from scheduler.core.model.types import Placement, Policy, Role, TaskResources, W
 from scheduler.core.placement.gang_placement import UNLIMITED_QUOTA, place_gang
 from scheduler.core.placement.scores import ScoreTable
 from scheduler.core.placement.shortfall import Shortfall
-from scheduler.simulation.cluster import SimulatedCluster, SimulatedNode, SimulatedTeam, build_snapshot
+from scheduler.simulation.cluster_spec import SimulatedCluster, SimulatedNode, SimulatedTeam, build_snapshot
 
 NODE_CARDS = 8
 CARD_MIB = 1024

@@ -26,10 +26,10 @@ def plain(text: str) -> str:
     """Return text as one safe line."""
     if text.isascii() and text.isprintable():
         return text
-    return "".join(_seen(character) for character in text)
+    return "".join(_replace_if_unsafe(character) for character in text)
 
 
-def _seen(character: str) -> str:
+def _replace_if_unsafe(character: str) -> str:
     if character in "\n\r\t":
         return " "
     return "\ufffd" if unicodedata.category(character) in _UNSEEN else character

@@ -52,13 +52,13 @@ def env_secret(name: str) -> str:
     return "only-for-commands-and-tests-" + "0" * 40
 
 
-def env_apps_url(name: str, public_url: str) -> str:
+def env_apps_url(name: str, default_from: str) -> str:
     """Return the wildcard URL of people's apps, such as https://*.apps.example.net, or "".
 
     By default http://*.localhost:PORT for a portal at localhost.
     """
-    localhost = re.sub(r"^http://localhost(?=:|$)", "http://*.localhost", public_url)
-    value = (env_text(name) or (localhost if localhost != public_url else "")).rstrip("/")
+    localhost = re.sub(r"^http://localhost(?=:|$)", "http://*.localhost", default_from)
+    value = (env_text(name) or (localhost if localhost != default_from else "")).rstrip("/")
     if value and not re.fullmatch(r"https?://\*\.[a-z0-9.-]+(:\d+)?", value):
         raise ValueError(f"{name} must be like https://*.apps.example.net, not {value!r}")
     return value

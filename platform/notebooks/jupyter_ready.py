@@ -4,7 +4,7 @@ import asyncio
 
 from jobs.models import Task
 from jobs.task_access import derive_task_secret
-from notebooks.launch import JUPYTER_PORT
+from notebooks.job_spec import JUPYTER_PORT
 from runtimes.contract.access import Access
 from runtimes.contract.errors import Rejected, Unavailable
 

@@ -39,7 +39,7 @@ from jobs.models import Job, JobKind
 from jobs.submit import Check, find_submit_refusal, find_team, submit_job
 from notebooks.changes import apply_changes, check_notebook_name
 from notebooks.environment import READY, environment_state
-from notebooks.launch import build_spec
+from notebooks.job_spec import build_spec
 from notebooks.models import Notebook, NotebookQuerySet
 from notebooks.states import NotebookState
 from quotas.services import admit_notebook, find_full_limit, get_notebook_hours

@@ -7,7 +7,7 @@ from portal.api import about
 from portal.api.cluster import agents, health, maintenance, nodes, pools, quotas
 from portal.api.events import events, notices, webhooks
 from portal.api.files import files, uploads
-from portal.api.jobs import code, images, jobs, logs, plans
+from portal.api.jobs import code_uploads, images, jobs, logs, plans
 from portal.api.notebooks import notebooks
 from portal.api.people import me, ssh_keys
 
@@ -89,8 +89,8 @@ urlpatterns = [
     path("notebooks/<api_notebook:notebook_id>:stop", notebooks.NotebookStop.as_view(), name="api-notebook-stop"),
     path("notebooks/<api_notebook:notebook_id>:clone", notebooks.NotebookClone.as_view(), name="api-notebook-clone"),
     path("notebooks/<api_notebook:notebook_id>:extend", notebooks.NotebookExtend.as_view(), name="api-notebook-extend"),
-    path("code", code.CodeUpload.as_view(), name="api-codes"),
-    path("code/<digest:digest>", code.CodeDetail.as_view(), name="api-code"),
+    path("code", code_uploads.CodeUpload.as_view(), name="api-codes"),
+    path("code/<digest:digest>", code_uploads.CodeDetail.as_view(), name="api-code"),
     path("files", files.FolderView.as_view(), name="api-files"),
     path("files/places", files.Places.as_view(), name="api-file-places"),
     path("files/content", files.Content.as_view(), name="api-file-content"),

@@ -5,7 +5,7 @@ from django.urls import path
 from jobs.control import hold_job, release_job, retry_job, stop_job
 from portal.pages import apps, frame, home, terminal
 from portal.pages.account import notices, ssh_keys, webhooks
-from portal.pages.account import views as account
+from portal.pages.account import sign_in_and_tokens as account
 from portal.pages.cluster import queue, quota
 from portal.pages.cluster import views as cluster
 from portal.pages.files import views as files

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from scheduler.core.forecast.simulate import Simulation, SimulationRules
 from scheduler.core.model.types import LendingWindow, MaintenanceWindow, Policy, WaitingJob
-from scheduler.simulation.cluster import SimulatedCluster, build_snapshot
+from scheduler.simulation.cluster_spec import SimulatedCluster, build_snapshot
 from scheduler.simulation.history import SimulationHistory, record_simulation
 from scheduler.simulation.working_week import WorkingDay
 

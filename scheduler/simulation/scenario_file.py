@@ -13,7 +13,7 @@ from ruamel.yaml.error import YAMLError
 
 from scheduler.core.forecast.simulate import SimulationRules
 from scheduler.core.model.types import MaintenanceWindow, Policy, Role, WaitingJob
-from scheduler.simulation.cluster import SimulatedCluster, SimulatedNode, SimulatedTeam
+from scheduler.simulation.cluster_spec import SimulatedCluster, SimulatedNode, SimulatedTeam
 from scheduler.simulation.scenario import Scenario
 from scheduler.simulation.trace_csv import PRIORITIES, JobRequest, load_trace_jobs
 from scheduler.simulation.working_week import DAY_S, HOUR_S, WorkingDay, build_lending_windows

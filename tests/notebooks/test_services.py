@@ -15,7 +15,7 @@ from files.file_areas import find_file_area
 from jobs.models import Job, JobKind, Task
 from jobs.states import TaskState
 from notebooks.environment import READY, environment_path
-from notebooks.launch import COMMAND, FIRST, JUPYTER_PORT, TABS
+from notebooks.job_spec import COMMAND, FIRST, JUPYTER_PORT, TABS
 from notebooks.models import Notebook
 from notebooks.presets import list_presets
 from notebooks.services import (

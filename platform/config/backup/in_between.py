@@ -77,7 +77,7 @@ def record_in_between(runtime: Runtime, made_at: datetime, *, hold_waiting: bool
     remains = import_string(finder)([task.uuid.hex for task in tasks]) if finder else ()
     found = list(compare_with_runtime(tasks, seen, remains))
     for one in found:
-        _record(one, f"{made_at:%F %H:%M} UTC")
+        _reconcile_task(one, f"{made_at:%F %H:%M} UTC")
     held = _hold_waiting_jobs() if hold_waiting else 0
     lines = [f"{one.task} {WORDS[one.kind]}" for one in found]
     lines += [_describe_orphan(view) for view in load_orphans(seen)]
@@ -89,7 +89,7 @@ def record_in_between(runtime: Runtime, made_at: datetime, *, hold_waiting: bool
     return [*lines, *_find_unknown_files()]
 
 
-def _record(one: Found, made_at: str) -> None:
+def _reconcile_task(one: Found, made_at: str) -> None:
     """Put down what was found. What is gone becomes lost and settled: reconciling makes sure, then ends it."""
     job = lock_job(one.task.job_id)
     task = Task.objects.get(pk=one.task.pk)

@@ -22,16 +22,16 @@ from runtimes.contract.node import NodeView
 from runtimes.contract.runtime import Capabilities
 from runtimes.contract.task import TaskSpec
 from runtimes.images.names import RegistryLogin
-from runtimes.kubernetes.api.answers import NextStep
 from runtimes.kubernetes.api.client import MERGE_PATCH, ApiServer, Thing
 from runtimes.kubernetes.api.credentials import CredentialSource
 from runtimes.kubernetes.api.limiter import Urgency
+from runtimes.kubernetes.api.response_handling import NextStep
 from runtimes.kubernetes.cluster.namespaces import apply_logins, ensure_namespace
 from runtimes.kubernetes.cluster.nodes import build_node_view, is_silent, sum_foreign_requests
 from runtimes.kubernetes.pods import names, views
 from runtimes.kubernetes.pods.causes import Pod, find_start_failure
+from runtimes.kubernetes.pods.files_volume import prepare_files, read_storage
 from runtimes.kubernetes.pods.manifest import InstallConfig, build_pod, build_tombstone, check_install_config, hash_spec
-from runtimes.kubernetes.pods.volumes import prepare_files, read_storage
 from runtimes.kubernetes.watch.image_pulls import ImagePulls
 from runtimes.kubernetes.watch.log_fallback import fetch_log
 from runtimes.log_store import LogStore

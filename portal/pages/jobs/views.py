@@ -166,7 +166,9 @@ class JobList:
 
     @cached_property
     def _found(self) -> list[JobView]:
-        jobs = (self._in_reach() if JOB_ID.fullmatch(self.q.lower()) else self._of_kind()).filter(self._matches())
+        jobs = (self._jobs_of_chosen_owners() if JOB_ID.fullmatch(self.q.lower()) else self._of_kind()).filter(
+            self._matches()
+        )
         jobs = jobs.filter(pk__lt=self.before) if self.before else jobs
         return view_jobs(jobs.with_names().defer("spec", "labels").order_by("-pk")[: PAGE + 1], self.user)
 
@@ -200,7 +202,7 @@ class JobList:
         ]
 
     @property
-    def circles(self) -> list[dict]:
+    def owner_filters(self) -> list[dict]:
         """The filter's links by whose jobs: mine, my teams', everyone's."""
         others = _("Everyone's") if self.user.sees_all else _("My teams'")
         return [
@@ -254,12 +256,12 @@ class JobList:
             **place,
         }
 
-    def _in_reach(self) -> JobQuerySet:
+    def _jobs_of_chosen_owners(self) -> JobQuerySet:
         jobs = Job.objects.visible_to(self.user)
         return jobs if self.whose == "team" else jobs.filter(user=self.user)
 
     def _of_kind(self) -> JobQuerySet:
-        return self._in_reach().of_kind(self.kind)
+        return self._jobs_of_chosen_owners().of_kind(self.kind)
 
     def _matches(self) -> Q:
         found = Q(state__in=STATES[self.state][1]) if self.state else Q()

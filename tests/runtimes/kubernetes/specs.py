@@ -6,8 +6,8 @@ from pathlib import Path
 from runtimes.contract.node import BALLOONS, STATIC, GpuView
 from runtimes.contract.task import Checkpoint, GpuShare, Mount, Peer, TaskSpec
 from runtimes.gpu_sharing import HAMI, MIG, NVFRACTION, PLUGIN, SLICE, TOOLKIT
+from runtimes.kubernetes.pods.files_volume import Storage
 from runtimes.kubernetes.pods.manifest import InstallConfig
-from runtimes.kubernetes.pods.volumes import Storage
 from runtimes.storage.areas import AreaId
 
 CONFIG = InstallConfig("tessera", "registry.local/base:1", tolerated=("kwok.x-k8s.io/node",))

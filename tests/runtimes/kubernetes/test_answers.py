@@ -1,6 +1,6 @@
 import pytest
 
-from runtimes.kubernetes.api.answers import read_answer, read_failure
+from runtimes.kubernetes.api.response_handling import read_answer, read_failure
 
 QUOTA = 'pods "t-1" is forbidden: exceeded quota: tessera, requested: pods=1, used: pods=5, limited: pods=5'
 SECURITY = 'pods "t-1" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot != true'

@@ -6,7 +6,7 @@ import pytest
 
 from runtimes.kubernetes.api.client import MERGE_PATCH
 from runtimes.kubernetes.cluster.installation_checks import _check_cdi, _check_files, _check_storage_class, examine
-from runtimes.kubernetes.pods.volumes import Storage
+from runtimes.kubernetes.pods.files_volume import Storage
 from tests.runtimes.kubernetes.test_rights import PLURALS, Platform
 from tests.runtimes.kubernetes.world import wait_slowly
 

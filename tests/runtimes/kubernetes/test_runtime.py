@@ -7,8 +7,8 @@ import itertools
 import pytest
 
 from runtimes.contract.errors import Rejected, Unavailable
-from runtimes.kubernetes.api.answers import Answer
 from runtimes.kubernetes.api.client import Listed
+from runtimes.kubernetes.api.response_handling import Answer
 from runtimes.kubernetes.cluster.installation_checks import _check_impostors
 from runtimes.kubernetes.pods import names
 from runtimes.kubernetes.pods.manifest import build_pod

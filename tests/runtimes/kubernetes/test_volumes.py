@@ -7,8 +7,8 @@ import pytest
 
 from runtimes.contract.errors import Rejected, Unavailable
 from runtimes.contract.task import Mount
+from runtimes.kubernetes.pods.files_volume import prepare_files
 from runtimes.kubernetes.pods.manifest import build_pod, check_install_config
-from runtimes.kubernetes.pods.volumes import prepare_files
 from runtimes.storage.areas import AreaId
 from tests.runtimes.kubernetes.specs import CARDS, CONFIG, SHARED, STORAGE, STORED, TASKS, WITH_FILES, task
 from tests.runtimes.kubernetes.test_manifest import HOSTILE

@@ -13,8 +13,8 @@ import pytest
 from runtimes import slice_library
 from runtimes.gpu_sharing import ProbeFacts, choose_mode
 from runtimes.local import plan
-from runtimes.local.node import inventory
-from runtimes.local.node.inventory import NodeCards
+from runtimes.local.node import cards_and_numa
+from runtimes.local.node.cards_and_numa import NodeCards
 from runtimes.local.node.simulated_cards import simulate_cards
 from tests.agent_slice import CARDS, NO_COMPILER, build_once
 
@@ -52,7 +52,7 @@ def doubled_driver(*, library: bool = True) -> Iterator[DoubledDriver]:
 
 def have_doubled_card(doubled: DoubledDriver, monkeypatch, tmp_path: Path) -> None:
     """This machine has one card, by the doubled driver."""
-    monkeypatch.setattr(inventory, "read_real_cards", read_doubled_cards)
+    monkeypatch.setattr(cards_and_numa, "read_real_cards", read_doubled_cards)
     use_nvml(monkeypatch, tmp_path, "calm_nvml.py.txt")
     monkeypatch.setenv("LD_LIBRARY_PATH", str(doubled.driver))  # of the platform: where its loader finds the driver
 

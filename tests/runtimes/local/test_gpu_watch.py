@@ -9,8 +9,8 @@ import pytest
 
 from runtimes.contract.task import GpuShare
 from runtimes.local import plan
-from runtimes.local.node import inventory
-from runtimes.local.node.inventory import NodeCards
+from runtimes.local.node import cards_and_numa
+from runtimes.local.node.cards_and_numa import NodeCards
 from runtimes.local.node.simulated_cards import simulate_cards
 from tests.runtimes.worlds import LocalWorld
 
@@ -22,7 +22,7 @@ def world(monkeypatch, tmp_path):
     shutil.copy(PYNVML, tmp_path / "pynvml.py")
     cards = tuple(replace(gpu, simulated=False, mode="watchdog") for gpu in simulate_cards("1xV100-32GB", "here").gpus)
     found = NodeCards(cards, (("X",),), (("X",),), "580.95.05")
-    monkeypatch.setattr(inventory, "read_real_cards", lambda *_: found)
+    monkeypatch.setattr(cards_and_numa, "read_real_cards", lambda *_: found)
     monkeypatch.setattr(plan, "pynvml", SimpleNamespace(__file__=str(tmp_path / "pynvml.py")))
     monkeypatch.setattr(plan, "GPU_EVERY_S", 0.1)
     world = LocalWorld(gpu_above_s=0.3)

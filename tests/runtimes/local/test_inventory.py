@@ -11,13 +11,13 @@ from agent.gpu import cards
 from runtimes.contract.errors import Unavailable
 from runtimes.contract.node import NumaView
 from runtimes.gpu_sharing import HAMI, MIG, WATCHDOG, SliceTrial
-from runtimes.local.node import inventory
+from runtimes.local.node import cards_and_numa
 from runtimes.local.node.simulated_cards import MACHINES
 from tests.runtimes.local.fake_nvml import TOPOLOGIES, parse_topology, use_fake_nvml
 
 
 def read_cards(tmp_path, **options):
-    return inventory.read_real_cards(sys_root=str(tmp_path), **options)
+    return cards_and_numa.read_real_cards(sys_root=str(tmp_path), **options)
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_numa_nodes_are_read_from_sys(tmp_path):
         path.mkdir(parents=True)
         (path / "cpulist").write_text(f"{cpus}\n")
         (path / "meminfo").write_text(f"Node {node} MemTotal:       2097152 kB\nNode {node} MemFree: 1 kB\n")
-    nodes = inventory.list_numa(str(tmp_path), allowed={0, 2, 3, 4})
+    nodes = cards_and_numa.list_numa(str(tmp_path), allowed={0, 2, 3, 4})
     assert nodes == (NumaView(0, (0, 4), 2048), NumaView(1, (2, 3), 2048))
 
 
@@ -149,7 +149,7 @@ def test_the_socket_of_a_numa_node_is_that_of_its_cores(tmp_path):
         core = tmp_path / f"devices/system/cpu/cpu{node}/topology"
         core.mkdir(parents=True)
         (core / "physical_package_id").write_text(f"{socket}\n")
-    assert [node.socket for node in inventory.list_numa(str(tmp_path), allowed={0, 1, 2})] == [0, 0, 1]
+    assert [node.socket for node in cards_and_numa.list_numa(str(tmp_path), allowed={0, 1, 2})] == [0, 0, 1]
 
 
 def test_the_pcie_paths_are_told_where_nvlink_hides_them(monkeypatch, tmp_path):
@@ -160,14 +160,14 @@ def test_the_pcie_paths_are_told_where_nvlink_hides_them(monkeypatch, tmp_path):
 
 
 def test_one_numa_node_has_all_that_we_may_use(tmp_path):
-    (node,) = inventory.list_numa(str(tmp_path))
+    (node,) = cards_and_numa.list_numa(str(tmp_path))
     assert set(node.cpus) == os.sched_getaffinity(0) and node.memory_mib == host.read_memory_mib()
 
 
 def test_a_simulated_machine_deals_out_the_real_cores():
     real = (NumaView(0, (0, 1, 2, 3), 4096),)
-    assert inventory.spread_numa((1, 3), real) == (NumaView(1, (0, 1), 2048), NumaView(3, (2, 3), 2048))
-    empty = inventory.spread_numa((1, 3, 5, 7, 9), real)
+    assert cards_and_numa.spread_numa((1, 3), real) == (NumaView(1, (0, 1), 2048), NumaView(3, (2, 3), 2048))
+    empty = cards_and_numa.spread_numa((1, 3, 5, 7, 9), real)
     assert sorted(cpu for node in empty for cpu in node.cpus) == [0, 1, 2, 3] and len(empty) == 5
 
 

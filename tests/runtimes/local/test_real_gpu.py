@@ -4,14 +4,14 @@ import subprocess
 
 import pytest
 
-from runtimes.local.node import inventory
+from runtimes.local.node import cards_and_numa
 from tests.runtimes.local.fake_nvml import parse_topology
 
 pytestmark = pytest.mark.gpu
 
 
 def test_the_inventory_agrees_with_nvidia_smi():
-    found = inventory.read_real_cards()
+    found = cards_and_numa.read_real_cards()
     fields = "uuid,memory.total,driver_version"
     out = subprocess.run(["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits"], capture_output=True)
     rows = [line.split(", ") for line in out.stdout.decode().strip().splitlines()]

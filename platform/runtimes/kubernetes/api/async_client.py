@@ -10,9 +10,9 @@ import aiohttp
 from yarl import URL
 
 from runtimes.contract.errors import Rejected, Unavailable
-from runtimes.kubernetes.api.answers import read_answer
 from runtimes.kubernetes.api.client import Gone, Thing
 from runtimes.kubernetes.api.credentials import Credentials, CredentialSource
+from runtimes.kubernetes.api.response_handling import read_answer
 
 Websocket = aiohttp.ClientWebSocketResponse
 CONNECT_S, ANSWER_S = 5.0, 15.0

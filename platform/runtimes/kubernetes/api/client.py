@@ -19,9 +19,9 @@ from kubernetes.client.exceptions import ApiException
 from kubernetes.client.rest import RESTResponse
 
 from runtimes.contract.errors import Rejected, Unavailable
-from runtimes.kubernetes.api.answers import Answer, NextStep, read_answer, read_failure
 from runtimes.kubernetes.api.credentials import Credentials, CredentialSource
 from runtimes.kubernetes.api.limiter import Limiter, Urgency
+from runtimes.kubernetes.api.response_handling import Answer, NextStep, read_answer, read_failure
 
 log = logging.getLogger("tessera.kubernetes")
 

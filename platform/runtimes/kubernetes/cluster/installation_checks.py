@@ -27,8 +27,8 @@ from runtimes.kubernetes.cluster.nodes import is_ready
 from runtimes.kubernetes.cluster.probe_pod import build_probe, run_probe
 from runtimes.kubernetes.pods import names
 from runtimes.kubernetes.pods.causes import read_time
+from runtimes.kubernetes.pods.files_volume import Storage
 from runtimes.kubernetes.pods.views import is_task, read_annotations
-from runtimes.kubernetes.pods.volumes import Storage
 from runtimes.kubernetes.runtime import ALL_NODES, ALL_PODS, KubernetesRuntime
 from runtimes.kubernetes.watch.informer_cache import build_key
 

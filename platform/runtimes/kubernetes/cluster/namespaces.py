@@ -10,8 +10,8 @@ from runtimes.images.names import DEFAULT_REGISTRY, RegistryLogin
 from runtimes.kubernetes.api.client import APPLY_PATCH, ApiServer
 from runtimes.kubernetes.cluster.network_policy import build_network_policy
 from runtimes.kubernetes.pods import names
+from runtimes.kubernetes.pods.files_volume import Storage
 from runtimes.kubernetes.pods.manifest import InstallConfig
-from runtimes.kubernetes.pods.volumes import Storage
 
 OLD_NAME = "index.docker.io"
 RBAC = "rbac.authorization.k8s.io"

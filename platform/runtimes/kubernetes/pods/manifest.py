@@ -17,9 +17,9 @@ from runtimes.contract.node import GpuView
 from runtimes.contract.task import TaskSpec
 from runtimes.environment import build_task_environment
 from runtimes.kubernetes.cluster.network_policy import build_egress_rule
-from runtimes.kubernetes.pods import card_modes, names, volumes
+from runtimes.kubernetes.pods import card_modes, files_volume, names
 from runtimes.kubernetes.pods.downward_files import PodFiles, build_pod_files, list_peer_names, name_peers
-from runtimes.kubernetes.pods.volumes import Storage
+from runtimes.kubernetes.pods.files_volume import Storage
 
 SUPERVISOR = Path(__file__).with_name("supervisor.sh").read_text()
 HOME = "~/"
@@ -73,7 +73,7 @@ def check_install_config(config: InstallConfig) -> InstallConfig:
     if config.account and not (colon and names.NAME.fullmatch(namespace) and names.NAME.fullmatch(account)):
         raise ValueError(f"TESSERA_KUBERNETES_ACCOUNT is {config.account!r}: use namespace:name, or nothing.")
     if config.storage is not None:
-        volumes.check_storage(config.storage)
+        files_volume.check_storage(config.storage)
     for each in config.private:
         try:
             build_egress_rule(each)
@@ -103,7 +103,7 @@ def build_pod(spec: TaskSpec, config: InstallConfig, cards: Mapping[str, GpuView
             pod_files.volume,
             {"name": "scratch", "emptyDir": {}},
             {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{spec.memory_mib}Mi"}},
-            *volumes.build_volumes(config.install, config.storage),
+            *files_volume.build_volumes(config.install, config.storage),
         ],
         **pod_files.place,
     }
@@ -163,7 +163,7 @@ def check_spec(spec: TaskSpec, config: InstallConfig, cards: Mapping[str, GpuVie
     card_modes.check_cards(spec, cards)
     if any("\0" in text for text in (spec.run, spec.workdir or "", *spec.env.values())):
         raise Rejected("A program's text and its environment cannot hold the character NUL.")
-    volumes.check_files(spec, config.storage)
+    files_volume.check_files(spec, config.storage)
 
 
 def build_checkpoint_annotation(folder: str, uid: int) -> str:
@@ -205,7 +205,7 @@ def _container(spec: TaskSpec, config: InstallConfig, cards: Mapping[str, GpuVie
         "volumeMounts": [
             {"name": "scratch", "mountPath": names.TASK_ROOT},
             {"name": "shm", "mountPath": "/dev/shm"},
-            *volumes.build_mounts(spec, config.storage),
+            *files_volume.build_mounts(spec, config.storage),
             *pod_files.mounts,
         ],
     }
@@ -220,7 +220,7 @@ def _arguments(spec: TaskSpec) -> list[str]:
     if folder and not folder.startswith(HOME):
         folder = os.path.normpath(os.path.join(cwd, folder))
     times = (spec.max_time_s or 0, spec.grace_s, number, rule.grace_s if rule else 0)
-    files = (work, volumes.build_code_path(spec), *volumes.build_links(spec))
+    files = (work, files_volume.build_code_path(spec), *files_volume.build_links(spec))
     return [spec.run, cwd, *map(str, times), folder, "", " ".join(list_peer_names(spec)), *files]
 
 

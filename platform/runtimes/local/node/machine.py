@@ -10,8 +10,8 @@ from runtimes.contract.node import GpuView, NodeView, NumaView
 from runtimes.gpu_sharing import SLICE
 from runtimes.local import processes
 from runtimes.local.config import NodeConfig, NodeContext
-from runtimes.local.node import inventory
-from runtimes.local.node.inventory import NodeCards
+from runtimes.local.node import cards_and_numa
+from runtimes.local.node.cards_and_numa import NodeCards
 from runtimes.local.node.isolation_probe import Isolation, MemoryControl, probe_isolation, probe_memory
 from runtimes.local.node.simulated_cards import simulate_cards
 from runtimes.local.slices.compute_sharing import ComputeSharing
@@ -65,7 +65,7 @@ class Machine:
 
     def read_cards(self) -> NodeCards:
         """Return the cards now, simulated ones without a driver. Raises Unavailable."""
-        found = inventory.read_real_cards(self.config.libvgpu, self.slices.test_library) or self.simulated
+        found = cards_and_numa.read_real_cards(self.config.libvgpu, self.slices.test_library) or self.simulated
         self.cards, self.driver = {gpu.uuid: gpu for gpu in found.gpus}, found.driver
         return found
 
@@ -83,9 +83,9 @@ class Machine:
     @cached_property
     def numa(self) -> tuple[NumaView, ...]:
         """Real NUMA nodes, or several simulated ones."""
-        real, ids = inventory.list_numa(), self.simulated.numa
+        real, ids = cards_and_numa.list_numa(), self.simulated.numa
         simulated = len(ids) > 1 and all(gpu.simulated for gpu in self.cards.values())
-        return inventory.spread_numa(ids, real) if simulated else real
+        return cards_and_numa.spread_numa(ids, real) if simulated else real
 
     @cached_property
     def isolation(self) -> Isolation:

@@ -12,7 +12,7 @@ from agent.gpu.links import add_unlinked
 from agent.gpu.mig_instances import index_of, model_of
 from runtimes.contract.node import GpuView
 from runtimes.gpu_sharing import SIMULATED
-from runtimes.local.node.inventory import NodeCards
+from runtimes.local.node.cards_and_numa import NodeCards
 
 TEXT = re.compile(r"(?:(?P<count>\d{1,2})\s*x\s*)?(?P<name>[A-Za-z0-9-]+)", re.IGNORECASE)
 NO_CARDS = ("", "0", "none")
