@@ -125,19 +125,19 @@ def _describe_held_back(agent: dict[str, Any]) -> list[str]:
 
 @commands.command("backup", context_settings=PASSED_ON)
 def backup(ctx: typer.Context) -> None:
-    """Back up the platform of this machine while it runs."""
+    """For the platform's admin, on its machine: back up database, files, logs and secrets."""
     _run("backup", ctx.args)
 
 
 @commands.command("restore", context_settings=PASSED_ON)
 def restore(ctx: typer.Context) -> None:
-    """Restore a backup onto an empty installation, and say what ran in between."""
+    """For the platform's admin: restore a backup onto an empty installation."""
     _run("restore", ctx.args)
 
 
 @commands.command("backup-key", context_settings=PASSED_ON)
 def backup_key(ctx: typer.Context) -> None:
-    """Make the key that opens the secrets of backups."""
+    """For the platform's admin: make the key that opens the secrets of backups."""
     _run("backup-key", ctx.args)
 
 
