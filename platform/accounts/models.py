@@ -223,3 +223,14 @@ class LoginLink(models.Model):
 
     def __str__(self) -> str:
         return f"link for {self.user or self.team}"
+
+
+class GuessCount(models.Model):
+    """How often a secret was tried in one window of time. key: a digest of what, whose and when."""
+
+    key = models.CharField(max_length=64, primary_key=True)
+    used = models.PositiveIntegerField()
+    ends_at = models.DateTimeField(db_index=True)
+
+    def __str__(self) -> str:
+        return self.key

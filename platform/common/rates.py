@@ -1,15 +1,13 @@
-"""Rate limits: fixed windows, counted in the shared cache.
+"""Rate limits: fixed windows, counted in the shared cache. When it is away, nobody is stopped.
 
-When it is away, only guesses at secrets are limited, by each process for itself.
+Tries at secrets are counted in the database (accounts.guesses).
 """
 
 import hashlib
 import logging
 import math
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from threading import Lock
 from time import time
 
 from redis.exceptions import RedisError
@@ -39,39 +37,6 @@ def check_rate(what: str, who: str, *, limit: int, per_s: int) -> None:
     if window.used > window.limit:
         log.warning("too many %s", what)
         raise TooManyRequests(retry_after_s=window.ends_in_s)
-
-
-def check_guess(what: str, who: str, *, limit: int, per_s: int) -> None:
-    """Count a try at a secret, in this process while the cache is away. Raises TooManyRequests above `limit`."""
-    window = count_use(what, who, limit=limit, per_s=per_s)
-    used = window.used or guesses.count(_digest(what, who), ends_at=time() + window.ends_in_s, now=time())
-    if used > limit:
-        log.warning("too many %s", what)
-        raise TooManyRequests(retry_after_s=window.ends_in_s)
-
-
-class OwnCounts:
-    """Counts of this process. At most `most`: beyond, those that were not used for longest are forgotten."""
-
-    def __init__(self, most: int = 10_000):
-        self._most = most
-        self._counts: OrderedDict[str, tuple[int, float]] = OrderedDict()
-        self._lock = Lock()
-
-    def __len__(self) -> int:
-        return len(self._counts)
-
-    def count(self, key: str, *, ends_at: float, now: float) -> int:
-        """Count a use and return how many there were until `ends_at`."""
-        with self._lock:
-            used, end = self._counts.pop(key, (0, ends_at))
-            self._counts[key] = used, end = (used + 1, end) if end > now else (1, ends_at)
-            if len(self._counts) > self._most:
-                self._counts.popitem(last=False)
-            return used
-
-
-guesses = OwnCounts()
 
 
 def count_use(what: str, who: str, *, limit: int, per_s: int) -> Window:

@@ -37,17 +37,3 @@ def test_a_server_that_hangs_holds_nobody_up(settings, caplog):
         began = time.monotonic()
         rates.check_rate("tries", "ada", limit=0, per_s=60)
     assert time.monotonic() - began < 2 and "not counted" in caplog.text
-
-
-def test_what_this_process_counts_ends_with_its_window():
-    counts = rates.OwnCounts()
-    assert [counts.count("a", ends_at=60, now=n) for n in (0, 30, 59.9)] == [1, 2, 3]
-    assert counts.count("a", ends_at=120, now=60) == 1
-
-
-def test_what_this_process_counts_has_an_end_and_the_newest_stay():
-    counts = rates.OwnCounts(most=100)
-    for number in range(1000):
-        counts.count(f"guess-{number}", ends_at=60, now=number / 100)
-        counts.count("account", ends_at=60, now=number / 100)
-    assert len(counts) <= 100 and counts.count("account", ends_at=60, now=10) == 1001

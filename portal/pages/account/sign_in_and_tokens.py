@@ -13,6 +13,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters, sensitive_variables
 from django.views.decorators.http import require_http_methods, require_POST
 
+from accounts.guesses import check_guess
 from accounts.models import LoginLink, User
 from accounts.permissions import require
 from accounts.services import (
@@ -25,7 +26,7 @@ from accounts.services import (
     use_login_link,
 )
 from common.errors import Conflict, InvalidInput, NotFound
-from common.rates import check_guess, check_rate
+from common.rates import check_rate
 from events.record_and_publish import publish_recheck
 from portal.forms import bind
 from portal.pages.account.forms import InviteForm, JoinForm, PasswordForm, SignInForm, TokenForm

@@ -8,6 +8,7 @@ from django.core.cache import cache
 from django.test import Client
 from django.utils import timezone
 
+from accounts import guesses
 from accounts.models import ApiToken, LoginLink, TeamRole, User
 from accounts.services import SCOPES, invite_person, make_login_link
 from common import rates
@@ -22,8 +23,8 @@ def quiet_place(settings, monkeypatch):
     """Cheap hashes, no counts of other tests, and a clock that stands still so that no window ends within a test."""
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
     settings.TESSERA_PUBLIC_URL = "http://testserver"
-    monkeypatch.setattr(rates, "time", lambda: 1_000_000.0)
-    monkeypatch.setattr(rates, "guesses", rates.OwnCounts())
+    for counted in (rates, guesses):
+        monkeypatch.setattr(counted, "time", lambda: 1_000_000.0)
     cache.clear()
 
 
@@ -155,7 +156,7 @@ def test_the_thirty_first_try_of_an_address_waits():
 def test_the_next_minute_is_a_new_one(ada, monkeypatch):
     for _ in range(11):
         sign_in(browser(), password="wrong")
-    monkeypatch.setattr(rates, "time", lambda: 1_000_060.0)
+    monkeypatch.setattr(guesses, "time", lambda: 1_000_060.0)
     assert sign_in(browser()).status_code == 302
 
 
@@ -164,8 +165,8 @@ def without_cache(settings):
     settings.CACHES = {"default": settings.CACHES["default"] | {"LOCATION": "unix:///nowhere"}}
 
 
-def test_a_cache_that_does_not_answer_keeps_nobody_out(ada, without_cache, caplog):
-    assert sign_in(browser()).status_code == 302 and "not counted" in caplog.text
+def test_a_cache_that_does_not_answer_keeps_nobody_out(ada, without_cache):
+    assert sign_in(browser()).status_code == 302
 
 
 def test_guesses_are_limited_while_the_cache_does_not_answer(ada, without_cache):
