@@ -21,8 +21,8 @@ from portal.health import PROBES
 WAITS_S = 10.0
 MOST_WAITING = 1000
 """In each lane; a request that waits holds its body."""
-PAGES, READS, WRITES, WRITES_BESIDE_PAGES = 6, 4, 6, 2
-"""At once, and together no more than the pool has connections."""
+PAGES, READS, WRITES, WRITES_BESIDE_PAGES = 8, 4, 6, 2
+"""At once, and together fewer than the pool has connections (config.settings)."""
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
 

@@ -257,7 +257,7 @@ DATABASES = {
         "PORT": env_text("PGPORT"),
         "CONN_HEALTH_CHECKS": True,  # so that a restart of the server fails no request
         **(
-            {"OPTIONS": {"pool": {"min_size": 2, "max_size": 16, "timeout": 10}}}
+            {"OPTIONS": {"pool": {"min_size": 2, "max_size": 20, "timeout": 10}}}
             if TESSERA_ROLE == "web"
             else {"CONN_MAX_AGE": None}
         ),

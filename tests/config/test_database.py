@@ -41,9 +41,11 @@ ALL_IN_USE = """
 import django, psycopg, threading
 django.setup()
 from django.db import connection, connections
+from portal import lanes
 from portal.error_pages import find_outage
 
 pool = connection.settings_dict["OPTIONS"]["pool"]
+assert lanes.PAGES + lanes.READS + lanes.WRITES < pool["max_size"]
 pool.update(min_size=1, max_size=1, timeout=0.2)
 connection.ensure_connection()
 told = []

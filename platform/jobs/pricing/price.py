@@ -3,9 +3,10 @@
 The price is asked for when a job is submitted, changed or retried by hand, and then never again.
 """
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from accounts.models import Team, TeamRole, User
+from accounts.models import Membership, Team, TeamRole, User
 from accounts.permissions import may
 from cluster.models import HighPriority, Pool
 from common.errors import BudgetSpent, ConsentNeeded
@@ -25,8 +26,20 @@ class Price:
 
 
 def load_price(team: Team, pool: Pool) -> Price:
-    budget = load_budget(team, pool) if pool.high_priority == HighPriority.BUDGET else None
-    return Price(pool.high_priority, list_leads(team), budget)
+    return load_prices([(team, pool)])[0]
+
+
+def load_prices(places: Sequence[tuple[Team, Pool]]) -> list[Price]:
+    """Load the price of each team in each pool."""
+    leads = load_leads({team.pk for team, _pool in places})
+    return [
+        Price(
+            pool.high_priority,
+            leads[team.pk],
+            load_budget(team, pool) if pool.high_priority == HighPriority.BUDGET else None,
+        )
+        for team, pool in places
+    ]
 
 
 def admit_priority(*, actor: User, asked: Asked, job: Job | None = None) -> None:
@@ -56,10 +69,13 @@ def needs_consent(asked: Asked) -> bool:
     return asked.priority == Priority.URGENT or asked.pool.high_priority == HighPriority.CONSENT
 
 
-def list_leads(team: Team) -> list[str]:
-    """Return the names of those who can give a team's consent, besides administrators."""
-    leads = team.memberships.filter(role=TeamRole.LEAD, user__suspended_at__isnull=True)
-    return list(leads.order_by("user__username").values_list("user__username", flat=True))
+def load_leads(team_ids: Collection[int]) -> dict[int, list[str]]:
+    """Return by team the names of those who can give its consent, besides administrators."""
+    leads = Membership.objects.filter(team__in=team_ids, role=TeamRole.LEAD, user__suspended_at__isnull=True)
+    found: dict[int, list[str]] = {pk: [] for pk in team_ids}
+    for team, name in leads.order_by("user__username").values_list("team", "user__username"):
+        found[team].append(name)
+    return found
 
 
 def show_hours(hours: float) -> str:
@@ -80,7 +96,7 @@ def _name_leads(asked: Asked) -> dict[str, object]:
         "pool": asked.pool.name,
         "team": asked.team.name,
         "priority": Priority(asked.priority).name.lower(),
-        "leads": list_leads(asked.team),
+        "leads": load_leads([asked.team.pk])[asked.team.pk],
     }
 
 

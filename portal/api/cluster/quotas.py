@@ -11,7 +11,7 @@ from accounts.models import User
 from cluster.models import HighPriority
 from common.resources import show_cpu, show_gpu, show_memory
 from jobs.models import Job
-from jobs.pricing.price import Price, load_price
+from jobs.pricing.price import Price, load_prices
 from jobs.states import JOB_ACTIVE
 from notebooks.services import list_other_starts
 from portal.access.redacted_rows import team_ids_in_sight
@@ -114,6 +114,7 @@ def quota_lines(user: User) -> list[dict[str, Any]]:
     if in_sight is not None:
         quotas = quotas.filter(team__in=in_sight)
     held, parents = Holding.objects.live().totals_by("team", "pool"), load_parents()
+    prices = load_prices([(quota.team, quota.pool) for quota in quotas])
     return [
         {
             "team": quota.team.name,
@@ -124,9 +125,9 @@ def quota_lines(user: User) -> list[dict[str, Any]]:
             ),
             "weight": quota.weight,
             "cell": quota.cell,
-            "high_priority": HighPriorityShape(load_price(quota.team, quota.pool)).data,
+            "high_priority": HighPriorityShape(price).data,
         }
-        for quota in quotas
+        for quota, price in zip(quotas, prices, strict=True)
     ]
 
 

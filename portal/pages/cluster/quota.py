@@ -14,7 +14,7 @@ from django.views.decorators.http import require_safe
 from accounts.models import Team, User
 from common.resources import show_cpu, show_gpu, show_memory
 from jobs.models import Job
-from jobs.pricing.price import load_price
+from jobs.pricing.price import load_prices
 from jobs.states import JOB_ACTIVE, JobState
 from notebooks.services import list_other_starts
 from portal.pages.own_limits import find_full_start_limit
@@ -168,10 +168,11 @@ def build_team_quota(team: Team, user: User, mine: bool, free: dict[str, Amounts
     held = Holding.objects.live().filter(team__in=below).totals_by("pool")
     rows = Quota.objects.filter(team=team).select_related("pool").order_by("pool__name")
     pools = []
-    for row in rows:
+    prices = load_prices([(team, row.pool) for row in rows])
+    for row, price in zip(rows, prices, strict=True):
         lines = build_quota_lines(row, held.get((row.pool_id,), NOTHING), free.get(row.pool.name, NOTHING))
-        price = describe_price(load_price(team, row.pool))
-        pools.append(PoolLines(row.pool.name, row.pool.shared, lines, describe_whole_nodes(row), price))
+        words = describe_price(price)
+        pools.append(PoolLines(row.pool.name, row.pool.shared, lines, describe_whole_nodes(row), words))
     return TeamQuota(team, mine, pools, load_members(team, user))
 
 
