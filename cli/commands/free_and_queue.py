@@ -8,7 +8,7 @@ from cli.completing import complete_pools
 from cli.failures import NOT_FOUND, Failure
 from cli.following import WatchOption, show_repeatedly
 from cli.http.transport import Client
-from cli.output.cells import NONE, format_clock, format_gpus, format_wait_or_run, now, parse_time
+from cli.output.cells import NONE, format_clock, format_gpus, format_wait_or_run, list_other_pools, now, parse_time
 from cli.output.safe_text import plain
 from cli.output.table import Column
 from cli.session import Command, Session, new_commands
@@ -156,7 +156,7 @@ def _queue_row(job: dict) -> list[str]:
     end = parse_time(job["expected_end_at"])
     last = job["reason_text"] if job["state"] == "queued" else f"ends by {format_clock(end, at)}" if end else NONE
     return [
-        job["pool"],
+        ",".join([job["pool"], *list_other_pools(job)]),
         str(job["position"] or NONE),
         job["job"] or NONE,
         job["name"] or NONE,

@@ -16,6 +16,7 @@ from cli.output.cells import (
     format_gpus,
     format_place,
     format_wait_or_run,
+    list_other_pools,
     now,
     parse_time,
 )
@@ -111,6 +112,9 @@ def _wait_lines(job: dict, wait: dict | None) -> list[str]:
         return [f"{head} does not wait: it is {job['state']}.", *_unless_none(describe_next(job, at))]
     place = f", number {wait['position']} of {wait['of']} in pool {job['pool']}" if wait["position"] else ""
     lines = [f"{head} has waited {format_wait_or_run(job, at)}{place}."]
+    held = any(reason["code"] == "held" for reason in wait["reasons"])
+    if not held and (others := list_other_pools(job)):
+        lines.append(f"It also waits in {', '.join(others)}, and starts in the first with room.")
     if job["held"]:
         lines.append(f"It is held by {job['held_by']}. To let it start: tessera release {job['id']}")
     if start := wait.get("start"):

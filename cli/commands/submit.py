@@ -65,7 +65,7 @@ def run(
         list[str] | None,
         typer.Option("--env", "-e", metavar="K=V", help="May be repeated; K alone takes your own value."),
     ] = None,
-    pool: Annotated[str | None, typer.Option(help="Else the first of your team's where it could run.")] = None,
+    pool: Annotated[str | None, typer.Option(help="Else it waits in all of your team's where it could run.")] = None,
     team: Annotated[str | None, typer.Option(help="Needed if you are in several.")] = None,
     cpu: Annotated[str | None, typer.Option(help="Cores for each task.")] = None,
     memory: Annotated[str | None, typer.Option(help="For each task, such as 16GB.")] = None,

@@ -52,6 +52,11 @@ def format_place(job: dict) -> str:
     return f"{first} +{others}" if others else first
 
 
+def list_other_pools(job: dict) -> list[str]:
+    """List where else a job waits than in the pool where it is to start first."""
+    return [pool for pool in job.get("pools", []) if pool != job["pool"]]
+
+
 def format_wait_or_run(job: dict, now: datetime) -> str:
     """Return how long it ran, or has waited."""
     begin = parse_time(job["started_at"]) or parse_time(job["submitted_at"])

@@ -15,7 +15,7 @@ from jobs.lifecycle import begin_attempt, load_attempt, lock_job
 from jobs.models import Job, JobKind, Task
 from jobs.pricing.price import admit_priority
 from jobs.states import JobState
-from jobs.submit import Check, Draft, build_scheduling_columns, choose_pool
+from jobs.submit import Check, Draft, build_scheduling_columns, choose_pool, name_pools
 
 CHANGEABLE = ("cpu", "gpu", "max_time", "memory", "nodes", "pool", "preemptible", "priority", "time")
 """Keys of the job file that say what a job needs and how urgent it is, and not what it is."""
@@ -65,13 +65,14 @@ def _store(actor: User, read: Job, draft: Draft, changes: Mapping[str, Any]) -> 
         raise StaleState(kind="job", was="changed by somebody else")
     before = job.gang
     columns = {**build_scheduling_columns(draft, job.kind), "revision": job.revision + 1}  # so no older plan starts it
+    columns |= {"wait_position": None, "wait_of": None, "wait_places": []}  # perhaps of pools where it waits no more
     for name, value in columns.items():
         setattr(job, name, value)
     job.save(update_fields=list(columns))
     if [(role["role"], role["min"]) for role in before] != [(role["role"], role["min"]) for role in job.gang]:
         _renew_tasks(job)
     said = {key: {"was": read.spec.get(key), "now": job.spec.get(key)} for key in changes}
-    record(job, "changed", actor=actor.as_actor, params={"changes": said, "pool": draft.pool.name})
+    record(job, "changed", actor=actor.as_actor, params={"changes": said, **name_pools(draft)})
     hint("cycle")
     return load_with_names(job)
 

@@ -41,6 +41,11 @@ class JobQuerySet(models.QuerySet["Job"]):
     def waiting(self) -> "JobQuerySet":
         return self.filter(state=JobState.QUEUED)
 
+    def in_pool(self, name: str) -> "JobQuerySet":
+        """Filter to jobs that wait in the pool, run or ran there."""
+        waits = Q(state=JobState.QUEUED, choices__contains=[{"name": name}])
+        return self.filter(waits | Q(pool__name=name) & (Q(choices=[]) | ~Q(state=JobState.QUEUED)))
+
     def open(self) -> "JobQuerySet":
         return self.exclude(state__in=JOB_FINAL)
 

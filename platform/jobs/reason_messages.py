@@ -95,7 +95,11 @@ def describe_wait(reason: dict) -> str:
     code, params = reason["code"], reason.get("params", {})
     template = WAIT_REASONS.get(_variant(code, params), WAIT_REASONS["unexplained"])
     words = str(template) % defaultdict(lambda: gettext("some"), show_params(params))  # old records lack values
-    return gettext("for one of its tasks: %(words)s") % {"words": words} if "tasks" in params else words
+    if "tasks" in params:
+        words = gettext("for one of its tasks: %(words)s") % {"words": words}
+    if "in_pool" in params:
+        words = gettext("in pool %(pool)s: %(words)s") % {"pool": params["in_pool"], "words": words}
+    return words
 
 
 def _variant(code: str, params: dict) -> str:

@@ -36,9 +36,10 @@ from quotas.services import admit_waiting_job, find_full_limit
 
 @dataclass(frozen=True)
 class Draft:
-    """A spec with resolved names.
+    """A spec with resolved names, in the pool that it prefers.
 
     gang: [{"role", "min", "max", "request": {"gpu": text, "cpu_milli", "memory_mib"}, maybe "ends_job"}]; per task.
+    others: the same in further pools where it waits, in order of preference.
     """
 
     spec: JobSpec
@@ -46,6 +47,12 @@ class Draft:
     team: Team
     pool: Pool
     gang: list[dict]
+    others: "tuple[Draft, ...]" = ()
+
+    @property
+    def in_pools(self) -> "tuple[Draft, ...]":
+        """The draft in each pool where it waits."""
+        return (self, *self.others)
 
     @property
     def asked(self) -> Asked:
@@ -106,7 +113,7 @@ def list_waiting_jobs(user: User) -> JobQuerySet:
 def choose_pool(
     *, user: User, spec: JobSpec, check: Check, containers: bool, actor: User | None = None, job: Job | None = None
 ) -> Draft:
-    """Resolve a spec's names. Without a pool, take the first where it could run at its priority.
+    """Resolve a spec's names. Without a pool, it waits in all where it could run at its priority.
 
     actor: who asks for it, if not its user. job: what is changed to it.
     """
@@ -117,10 +124,12 @@ def choose_pool(
         raise InvalidInput([FieldError("/image", "no_containers")])
     if spec.image:
         spec = replace(spec, image=resolve_alias(team, spec.image))
+    found: list[Draft] = []
     refused: list[Impossible] = []
     unpaid: list[ConsentNeeded | BudgetSpent] = []
     for pool in _pools(team, spec):
-        draft = Draft(replace(spec, team=team.name, pool=pool.name), user, team, pool, build_gang(spec, pool))
+        named = replace(spec, team=team.name, pool=pool.name if spec.pool else None)
+        draft = Draft(named, user, team, pool, build_gang(spec, pool))
         try:
             _check_grace(draft)
             check(draft)
@@ -130,8 +139,17 @@ def choose_pool(
         except (ConsentNeeded, BudgetSpent) as dear:
             unpaid.append(dear)
         else:
-            return draft
-    raise [*unpaid, *refused][0]
+            found.append(draft)
+    if not found:
+        raise [*unpaid, *refused][0]
+    return replace(found[0], others=_list_others(found))
+
+
+def _list_others(found: list[Draft]) -> tuple[Draft, ...]:
+    """Return where else than in the first it waits: hours of a budget are kept for it in one pool only."""
+    if found[0].asked.costs_hours:
+        return ()
+    return tuple(draft for draft in found[1:] if not draft.asked.costs_hours)
 
 
 def _with_digest(draft: Draft) -> Draft:
@@ -193,7 +211,7 @@ def _store(draft: Draft, kind: str) -> Job:
         **build_scheduling_columns(draft, kind),
     )
     who = draft.user.as_actor
-    record(job, "submitted", actor=who, params={"pool": draft.pool.name}, new=True)
+    record(job, "submitted", actor=who, params=name_pools(draft), new=True)
     if spec.hold:
         job.held_at, job.held_by = job.submitted_at, draft.user.username
         Job.objects.filter(pk=job.pk).update(held_at=job.held_at, held_by=job.held_by)
@@ -203,19 +221,36 @@ def _store(draft: Draft, kind: str) -> Job:
     return job
 
 
+def name_pools(draft: Draft) -> dict[str, Any]:
+    """Return where a job waits, as its history tells it."""
+    pools = [one.pool.name for one in draft.in_pools]
+    return {"pool": draft.pool.name, **({"pools": pools} if draft.others else {})}
+
+
 def build_scheduling_columns(draft: Draft, kind: str) -> dict[str, Any]:
     """Return the columns by which a job is scheduled."""
     spec = draft.spec
     return {
         "pool": draft.pool,
+        "choices": [_build_choice(one, kind) for one in draft.in_pools] if draft.others else [],
         "priority": draft.asked.priority,
         "spec": to_json(spec),
         "gang": draft.gang,
         "preemptible": spec.preemptible,
         "time_s": spec.time_s,
-        # Notebooks have their own clock (notebooks.tasks), which can be extended.
-        "max_time_s": None if kind == JobKind.INTERACTIVE else spec.max_time_s or draft.pool.default_max_time_s,
+        "max_time_s": _limit_time(draft, kind),
     }
+
+
+def _build_choice(draft: Draft, kind: str) -> dict[str, Any]:
+    """Return an entry of Job.choices."""
+    in_pool = {"pool": draft.pool.pk, "name": draft.pool.name}
+    return {**in_pool, "gang": draft.gang, "max_time_s": _limit_time(draft, kind)}
+
+
+def _limit_time(draft: Draft, kind: str) -> int | None:
+    """Return the job's time limit. Notebooks have their own clock (notebooks.tasks), which can be extended."""
+    return None if kind == JobKind.INTERACTIVE else draft.spec.max_time_s or draft.pool.default_max_time_s
 
 
 def _pools(team: Team, spec: JobSpec) -> list[Pool]:

@@ -6,7 +6,7 @@ never enter the rows.
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from django.conf import settings
@@ -22,6 +22,7 @@ from common.resources import show_place
 from jobs.models import Job, JobQuerySet, Task
 from jobs.reason_messages import describe_wait
 from jobs.states import JOB_ACTIVE, JobState
+from portal.wording.resources import describe_other_pools
 from portal.wording.starts import describe_start
 from quotas.models import Holding
 from scheduler.preview.stored_forecasts import StoredForecast, load_forecasts
@@ -75,12 +76,14 @@ class RedactedRow:
 class QueueRow(RedactedRow):
     """A queued or active job.
 
+    pool: where it runs or is to start first. pools: all where it waits. places: (pool, position, of) in each of them.
     gpu, cpu_milli, memory_mib: per task; of several roles as Job.request. asks: (gpu, tasks) of each role. position,
-    of: in its pool's queue, None before the first cycle. reason: code of the first blocker. reasons*: [{"code",
+    of: in the queue of `pool`, None before the first cycle. reason: code of the first blocker. reasons*: [{"code",
     "params"}]. priority*, submitted_at*, started_at*. as_of: last cycle. starts*: forecast in words.
     """
 
     pool: str
+    pools: tuple[str, ...]
     gpu: str
     tasks: int
     asks: tuple[tuple[str, int], ...]
@@ -95,6 +98,19 @@ class QueueRow(RedactedRow):
     submitted_at: datetime | None = None
     started_at: datetime | None = None
     starts: str = ""
+    places: tuple[tuple[str, int, int], ...] = ()
+
+    @property
+    def other_pools(self) -> str:
+        """Say where else it waits, or ""."""
+        return "" if self.reason == "held" else describe_other_pools(self.pool, self.pools)
+
+    def seen_in(self, pool: str) -> "QueueRow":
+        """Return the row as it stands in the queue of one of its pools."""
+        for name, position, of in self.places:
+            if name == pool:
+                return replace(self, pool=pool, position=position, of=of)
+        return self if self.pool == pool else replace(self, pool=pool, position=None, of=None)
 
     @property
     def reason_text(self) -> str:
@@ -198,7 +214,9 @@ def list_queue_rows(user: User, pool: str | None = None) -> list[QueueRow]:
     """List everybody's queued jobs by pool, in starting order; at most MOST_ROWS."""
     waiting = _jobs(pool).filter(state=JobState.QUEUED)
     order = ("pool__name", F("wait_position").asc(nulls_last=True), "-priority", "id")
-    return _queue_rows(user, waiting.order_by(*order)[:MOST_ROWS])
+    rows = _queue_rows(user, waiting.order_by(*order)[:MOST_ROWS])
+    rows = [row.seen_in(pool) for row in rows if pool in row.pools] if pool else rows
+    return sorted(rows, key=lambda row: (row.pool, row.position is None, row.position or 0))
 
 
 def list_active_rows(user: User, pool: str | None = None) -> list[QueueRow]:
@@ -250,7 +268,7 @@ def team_ids_in_sight(user: User) -> set[int] | None:
 def _jobs(pool: str | None) -> JobQuerySet:
     """Queued jobs without stop request, and active ones; without unused columns."""
     jobs = Job.objects.with_names().filter(Q(stop_requested_at__isnull=True) | Q(state__in=sorted(JOB_ACTIVE)))
-    return (jobs.filter(pool__name=pool) if pool else jobs).defer("spec", "labels")
+    return (jobs.in_pool(pool) if pool else jobs).defer("spec", "labels")
 
 
 def _queue_rows(user: User, jobs: Iterable[Job]) -> list[QueueRow]:
@@ -271,7 +289,9 @@ def _build_queue_row(user: User, job: Job, full: bool, told: StoredForecast | No
     }
     return QueueRow(
         **_whose(user, job, job.state, full),
-        pool=job.pool.name,
+        pool=job.told_pool_name,
+        pools=tuple(job.pool_names),
+        places=tuple((place["name"], place["position"], place["of"]) for place in job.wait_places) if waiting else (),
         gpu=request["gpu"],
         tasks=sum(sizes.values()),
         asks=tuple((role["request"]["gpu"], sizes.get(role["role"], 0)) for role in job.gang),

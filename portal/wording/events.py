@@ -10,6 +10,7 @@ from common.resources import show_duration, show_memory
 from events.models import Event
 from jobs.reason_messages import describe_resize_refusal
 from jobs.states import JobState, TaskState
+from portal.wording.resources import list_alternatives
 
 # Recorded by portal.access.task_access.
 SESSIONS = {
@@ -118,6 +119,8 @@ def describe_event(row: Event, *, alone: bool = False) -> str:
     """
     about = row.to_state or row.verb.removeprefix(f"{row.kind}.")
     params = {name: str(value) for name, value in row.params.items()}
+    if isinstance(pools := row.params.get("pools"), list):
+        params["pool"] = list_alternatives(pools)
     params["task"] = params.get("role", "") if alone else f"{params.get('role', '')}.{params.get('rank', '')}"
     if (gpus := row.params.get("gpus")) and isinstance(gpus, list):
         params["node"] = _("%(node)s (GPU %(gpus)s)") % {

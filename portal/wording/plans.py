@@ -44,8 +44,11 @@ def describe_plan(answer: PlanAnswer) -> str:
 
 def _describe_position(answer: PlanAnswer) -> str:
     position, of = answer.place or (0, 0)
-    pool = answer.draft.pool.name if answer.draft else ""
-    return _("#%(position)s of %(of)s in %(pool)s") % {"position": position, "of": of, "pool": pool}
+    pools = [draft.pool.name for draft in answer.draft.in_pools] if answer.draft else [""]
+    params = {"position": position, "of": of, "pool": pools[0], "others": ", ".join(pools[1:])}
+    if len(pools) > 1:
+        return _("#%(position)s of %(of)s in %(pool)s (also in %(others)s)") % params
+    return _("#%(position)s of %(of)s in %(pool)s") % params
 
 
 def _describe_seats(seats: Sequence[PlannedPlacement]) -> str:

@@ -1,5 +1,6 @@
 """Requested GPUs and elapsed time in words."""
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from django.utils.translation import gettext as _
@@ -53,6 +54,19 @@ def show_gpu_part(ask: GpuAsk) -> str:
         return ""
     a, b = ask.part
     return show_gpu(1000 * a // b) if 8 % b == 0 else f"{a}/{b}"
+
+
+def list_alternatives(names: Sequence[str]) -> str:
+    """Join names: "train", "train or dev", "a, b or c"."""
+    *first, last = names
+    return _("%(first)s or %(last)s") % {"first": ", ".join(first), "last": last} if first else last
+
+
+def describe_other_pools(told: str, pools: Sequence[str]) -> str:
+    """Say where else a job waits, "" if only in the pool that was told."""
+    if others := [name for name in pools if name != told]:
+        return _("It also waits in %(pools)s, and starts in the first with room.") % {"pools": ", ".join(others)}
+    return ""
 
 
 def show_elapsed(begin: datetime | None, end: datetime | None) -> str:

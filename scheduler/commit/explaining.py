@@ -25,6 +25,8 @@ MOST_REFRESHED = 1000
 """Maximum number of jobs per cycle whose numbers alone are rewritten, the oldest first."""
 MOST_MESSAGES = 50
 """Maximum number of jobs per cycle whose pages get a change message; others update later."""
+IN_ALL_POOLS = {"held", "start_after", "rate_policy", "user_limit"}
+"""Reasons that hold in whichever pool a job waits."""
 
 VERSION = ROW_VERSION.format(table="jobs_job")
 WRITE_REASONS = f"""
@@ -49,6 +51,7 @@ class StoredReasons(NamedTuple):
     told_at: float | None
     held_by: str
     codes: list[str]
+    told_pool_id: int | None
 
 
 class ReasonUpdate(NamedTuple):
@@ -92,7 +95,8 @@ def build_stored_reasons(
     held_by: str,
 ) -> StoredReasons:
     codes = [reason["code"] for reason in reasons]
-    return StoredReasons(pk, number, reasons, position, of, places, told_at, held_by, codes)
+    told_pool_id = places[0]["pool"] if places else None
+    return StoredReasons(pk, number, reasons, position, of, places, told_at, held_by, codes, told_pool_id)
 
 
 def list_updates(
@@ -104,14 +108,11 @@ def list_updates(
         refusals = step.refusals.get(row.pk)
         if refusals is None:
             continue
-        place, places = step.positions[row.pk], step.places.get(row.pk, [])
+        place = step.positions[row.pk]
         moved = place[0] <= NEAR_FRONT and place != (row.position, row.of)
-        if (
-            moved
-            or _told_pool(places) != _told_pool(row.places)
-            or [refusal.reason for refusal in refusals] != row.codes
-        ):
-            changed.append(_build_update(row, refusals, place, places))
+        moved = moved or step.told_pool_id(row.pk) != row.told_pool_id
+        if moved or [refusal.reason for refusal in refusals] != row.codes:
+            changed.append(_build_update(row, refusals, place, step.list_places(row.pk)))
         elif (row.told_at or 0.0) < until:
             aged.append(row)
     return changed, sorted(aged, key=lambda row: row.told_at or 0.0)
@@ -120,14 +121,9 @@ def list_updates(
 def list_differing(step: ExplainJobs, rows: Iterable[StoredReasons]) -> Iterator[ReasonUpdate]:
     """Yield explanations whose numbers changed."""
     for row in rows:
-        line = _build_update(row, step.refusals[row.pk], step.positions[row.pk], step.places.get(row.pk, []))
+        line = _build_update(row, step.refusals[row.pk], step.positions[row.pk], step.list_places(row.pk))
         if (line.position, line.of, line.reasons, line.places) != (row.position, row.of, row.reasons, row.places):
             yield line
-
-
-def _told_pool(places: list[dict]) -> int | None:
-    """Return which of several pools position and reasons are of."""
-    return places[0]["pool"] if places else None
 
 
 def write_reasons(
@@ -160,12 +156,19 @@ def _publish_for(job_ids: list[int]) -> None:
 def _build_update(
     row: StoredReasons, refusals: list[Refusal], place: tuple[int, int], places: list[dict]
 ) -> ReasonUpdate:
-    reasons = [_build_reason(refusal, row.held_by) for refusal in refusals]
+    reasons = [_build_reason(refusal, row.held_by, [place["name"] for place in places]) for refusal in refusals]
     return ReasonUpdate(row.pk, row.number, reasons, *place, places, row.held_by)
 
 
-def _build_reason(refusal: Refusal, held_by: str) -> dict:
+def _build_reason(refusal: Refusal, held_by: str, pools: list[str]) -> dict:
     """Build the reason as it is stored with the job."""
     if refusal.reason == "held" and held_by:
         return {"code": "held", "params": {"who": held_by}}
-    return {"code": refusal.reason, "params": refusal.params}
+    return {"code": refusal.reason, "params": name_pool(refusal, pools)}
+
+
+def name_pool(refusal: Refusal, pools: list[str]) -> dict:
+    """Return the values of a reason's sentence; of a job that waits in several pools it names the one that it is of."""
+    if len(pools) < 2 or refusal.reason in IN_ALL_POOLS:
+        return refusal.params
+    return {**refusal.params, "in_pool": pools[0]}

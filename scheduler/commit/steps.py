@@ -1,6 +1,6 @@
 """Convert a plan to typed steps with database ids, each for one transaction."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from scheduler.core.model.types import Placement, Plan, QueuePlace, Refusal, TaskPlacement, WaitingJob
@@ -45,11 +45,21 @@ class StartJob:
 
 @dataclass(frozen=True)
 class ExplainJobs:
-    """Wait reasons, the main one first, and (position, of). places: as Job.wait_places."""
+    """Wait reasons, the main one first, and (position, of). places: as Plan.places. pools: (id, name) by index."""
 
     refusals: Mapping[int, list[Refusal]]
     positions: Mapping[int, tuple[int, int]]
-    places: Mapping[int, list[dict]] = field(default_factory=dict)
+    places: Mapping[int, list[QueuePlace]] = field(default_factory=dict)
+    pools: Sequence[tuple[int, str]] = ()
+
+    def told_pool_id(self, job_id: int) -> int | None:
+        """Return which of several pools reasons and position are of."""
+        return self.pools[self.places[job_id][0][0]][0] if job_id in self.places else None
+
+    def list_places(self, job_id: int) -> list[dict]:
+        """Return where the job stands in each of several pools, as Job.wait_places."""
+        each = ((*self.pools[pool], position, of) for pool, position, of in self.places.get(job_id, ()))
+        return [dict(zip(("pool", "name", "position", "of"), place, strict=True)) for place in each]
 
 
 @dataclass(frozen=True)
@@ -75,8 +85,8 @@ def build_steps(plan: Plan, world: World) -> list[Step]:
     steps += [StopJob(eviction.job, eviction.reason, eviction.to) for eviction in plan.evictions]
     if not plan.refusals:
         return steps
-    places = {job: [_queue_place(place, world) for place in each] for job, each in plan.places.items()}
-    return [*steps, ExplainJobs(plan.refusals, plan.positions, places)]
+    pools = [(pool.pk, pool.name) for pool in world.pools]
+    return [*steps, ExplainJobs(plan.refusals, plan.positions, plan.places, pools)]
 
 
 def _start_job(
@@ -86,11 +96,6 @@ def _start_job(
     if job is None:
         return StartJob(start.job, tasks)
     return StartJob(start.job, tasks, (job.team, job.user, job.pool), job.revision, world.pools[job.pool].pk)
-
-
-def _queue_place(place: QueuePlace, world: World) -> dict:
-    pool = world.pools[place.pool]
-    return {"pool": pool.pk, "name": pool.name, "position": place.position, "of": place.of}
 
 
 def _task_start(place: TaskPlacement, world: World, held: int) -> TaskStart:

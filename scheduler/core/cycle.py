@@ -2,11 +2,10 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
-from itertools import count, repeat
 from math import inf
 
 from scheduler.core.model.snapshot import Snapshot
-from scheduler.core.model.types import Plan, Policy, QueuePlace, WaitingJob
+from scheduler.core.model.types import Plan, Policy, WaitingJob
 from scheduler.core.preemption.preempt import (
     evict_for_maintenance,
     evict_off_pool_jobs,
@@ -34,41 +33,43 @@ def run_cycle(snapshot: Snapshot, policy: Policy, now: float, cycle_memo: CycleM
     return cycle.plan
 
 
-Standing = tuple[WaitingJob, bool, QueuePlace]
-"""A record of a job, whether it waits for capacity, and its place in that pool."""
+Standing = tuple[bool, int, int, int, WaitingJob]
+"""Of a record: whether it does not wait for capacity, about how many are ahead, choice, position, and itself."""
 
 
 def set_queue_positions(cycle: Cycle, line: list[WaitingJob]) -> None:
     """Number each pool's waiting jobs: the line for capacity first, then blocked ones."""
     jobs = [*line, *cycle.blocked]
-    pools = Counter([job.pool for job in jobs])
-    places = {pool: zip(count(1), repeat(of)) for pool, of in pools.items()}
+    lengths, seen = Counter([job.pool for job in jobs]), [0] * cycle.snapshot.held.shape[1]
     in_several: defaultdict[int, list[Standing]] = defaultdict(list)
     for index, job in enumerate(jobs):
-        place = next(places[job.pool])
+        seen[job.pool] = position = seen[job.pool] + 1
         if job.choice < 0:
-            cycle.plan.positions[job.job] = place
+            cycle.plan.positions[job.job] = position, lengths[job.pool]
         else:
-            in_several[job.job].append((job, index < len(line), QueuePlace(job.pool, *place)))
+            standing = index >= len(line), position.bit_length(), job.choice, position, job
+            in_several[job.job].append(standing)
     if in_several:
-        tell_of_one_pool(cycle, in_several)
+        tell_of_one_pool(cycle, in_several, lengths)
 
 
-def tell_of_one_pool(cycle: Cycle, in_several: Mapping[int, list[Standing]]) -> None:
+def tell_of_one_pool(cycle: Cycle, in_several: Mapping[int, list[Standing]], lengths: Mapping[int, int]) -> None:
     """Tell of each job that waits in several pools what holds in the one where it is to start first.
 
-    That is where room is being made for it, else the earliest reservation, else the fewest jobs ahead.
+    That is where room is being made for it, else the earliest reservation, else where clearly fewer are ahead, else
+    the one that it prefers.
     """
     reserved = {(kept.job, kept.placement.choice): kept.at for kept in cycle.reservation_plan.reservations}
+    served = {job for job, _ in reserved} | cycle.making_room_for
 
     def order(standing: Standing) -> tuple:
-        job, in_line, place = standing
+        job = standing[-1]
         serves = any(why.reason == "making_room" for why in cycle.refusals_of(job))
-        return not serves, not in_line, reserved.get((job.job, job.choice), inf), place.position, job.choice
+        return not serves, standing[0], reserved.get((job.job, job.choice), inf), *standing[1:-1]
 
     for number, standings in in_several.items():
-        standings.sort(key=order)
-        told, _, place = standings[0]
+        standings.sort(key=order if number in served else None)
+        position, told = standings[0][3:]
         cycle.plan.refusals[number] = cycle.refusals_of(told)
-        cycle.plan.positions[number] = place.position, place.of
-        cycle.plan.places[number] = [place for _, _, place in standings]
+        cycle.plan.positions[number] = position, lengths[told.pool]
+        cycle.plan.places[number] = [(job.pool, n, lengths[job.pool]) for *_, n, job in standings]

@@ -354,15 +354,14 @@ def build_waiting(
     kinds: list[Kind],
     fetches: CacheLocations,
     reads: Iterable[str],
-    choice: int = -1,
 ) -> WaitingJob:
-    """Convert a job without a row, in one of its pools."""
+    """Convert a job without a row."""
     submitted_at, not_before = job.submitted_at.timestamp(), job.not_before.timestamp() if job.not_before else None
     times = job.kind, job.preemptible, job.time_s, job.max_time_s
     row = QueuedRow(0, team, user, pool, job.priority, submitted_at, "", job.held_at is not None, not_before, *times)
     fetch = tuple(fetches.number[key] for key in reads if key in fetches.number)
     gang = fetches.share_with_fetch(fetch, build_gang(job.gang, kinds))
-    return _waiting(row, gang, ArrayIndex({team: team}, {user: user}, {pool: pool}), choice)
+    return _waiting(row, gang, ArrayIndex({team: team}, {user: user}, {pool: pool}))
 
 
 def build_gang(gang: list[dict], kinds: list[Kind]) -> tuple[Role, ...]:
@@ -372,7 +371,7 @@ def build_gang(gang: list[dict], kinds: list[Kind]) -> tuple[Role, ...]:
     return tuple(Role(r["role"], r["min"], r["max"], ask) for r, ask in zip(gang, asks, strict=True))
 
 
-def _waiting(job: QueuedRow, gang: tuple[Role, ...], places: ArrayIndex, choice: int) -> WaitingJob:
+def _waiting(job: QueuedRow, gang: tuple[Role, ...], places: ArrayIndex, choice: int = -1) -> WaitingJob:
     return WaitingJob(
         job=job.pk,
         team=places.team[job.team_id],

@@ -1,6 +1,7 @@
 """Check whether a draft could ever run on this cluster."""
 
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from common.errors import FieldError, Hint, Impossible
@@ -8,6 +9,7 @@ from common.resources import GpuAsk, cpu_text, is_instance, matches_model, memor
 from jobs.jobfile.spec import RoleSpec, roles_of
 from jobs.models import Job, JobKind, Priority
 from jobs.submit import Draft
+from scheduler.core.forecast.start_suggestions import Records
 from scheduler.core.model.types import Refusal, WaitingJob
 from scheduler.core.placement.feasibility_when_empty import check_feasibility
 from scheduler.loading.cache_locations import list_content_keys
@@ -24,6 +26,8 @@ POINTERS = {
     "tasks": "/nodes",
     "jobs": "",
 }
+DRAFT_JOB = 0
+"""The number of a job without a row."""
 COUNT = "/count"
 """A role's key for its number of tasks."""
 
@@ -38,8 +42,15 @@ def check_draft(draft: Draft, world: World) -> None:
         )
 
 
+def build_waiting_jobs(draft: Draft, world: World, now: float) -> Records:
+    """Convert the draft to a waiting job DRAFT_JOB, a record for each pool where it waits."""
+    if not draft.others:
+        return (build_waiting_job(draft, world, now),)
+    return tuple(replace(build_waiting_job(one, world, now), choice=n) for n, one in enumerate(draft.in_pools))
+
+
 def build_waiting_job(draft: Draft, world: World, now: float | None = None) -> WaitingJob:
-    """Convert the draft to a waiting job with id 0."""
+    """Convert the draft to a waiting job DRAFT_JOB, in its first pool."""
     spec, submitted_at = draft.spec, datetime.fromtimestamp(time.time() if now is None else now, UTC)
     interactive = spec.kind == JobKind.INTERACTIVE
     job = Job(

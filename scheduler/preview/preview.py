@@ -18,6 +18,7 @@ from jobs.pricing.price import check_price
 from jobs.submit import Draft, build_gang, choose_pool, find_submit_refusal
 from quotas.models import Quota
 from runtimes.contract.runtime import Finding
+from scheduler.commit.explaining import name_pool
 from scheduler.core.cycle import run_cycle
 from scheduler.core.forecast.start_suggestions import (
     Records,
@@ -31,7 +32,7 @@ from scheduler.core.queueing.maintenance import find_nodes_in_maintenance
 from scheduler.health.installation_checks import run_installation_checks
 from scheduler.loading.cache_locations import list_content_keys
 from scheduler.loading.snapshots import World, load_world
-from scheduler.preview.draft_checks import build_waiting_job, check_draft
+from scheduler.preview.draft_checks import DRAFT_JOB, build_waiting_jobs, check_draft
 from scheduler.preview.feasibility_cache import check_once
 from scheduler.preview.forecast_recorder import FIRST, build_forecast, load_calibration
 from scheduler.preview.runtime_capabilities import runtime_has_containers
@@ -93,7 +94,8 @@ class PoolCapacity:
 class StartPreview:
     """What would happen to a spec submitted now.
 
-    starts: in the next cycle. pool: "" if impossible. reasons: as Job.wait_reasons.
+    starts: in the next cycle. pool: where it starts or is to start first, "" if impossible. reasons: as
+    Job.wait_reasons.
     """
 
     starts: bool = False
@@ -135,7 +137,10 @@ class PlannedPlacement:
 
 @dataclass(frozen=True)
 class PlanAnswer:
-    """What a submit would bring: seats, reasons with place (n, m), or never."""
+    """What a submit would bring: seats, reasons with place (n, m), or never.
+
+    draft: in the pool where it starts or is to start first, of which the reasons and the place are.
+    """
 
     draft: Draft | None = None
     seats: tuple[PlannedPlacement, ...] = ()
@@ -184,29 +189,30 @@ def plan_job(user: User, spec: JobSpec, *, levers: bool = True) -> PlanAnswer:
     except Impossible as never:
         return PlanAnswer(never=never)
     now = time.time()
-    job = build_waiting_job(draft, world, now)
+    job = build_waiting_jobs(draft, world, now)
     plan = run_with(job, world, now)
-    if seats := _seats(plan, job, world):
-        return PlanAnswer(draft, seats)
-    answer = PlanAnswer(draft, reasons=_reasons(plan, job, user), place=plan.positions[job.job])
+    there = _move_first(draft, plan, world)
+    if seats := _seats(plan, job[0], world):
+        return PlanAnswer(there, seats)
+    answer = PlanAnswer(there, reasons=_reasons(plan, job[0], user, world), place=plan.positions[job[0].job])
     if not levers:
         return answer
-    as_said = replace(draft, spec=replace(draft.spec, pool=spec.pool))  # without a named pool, changes may move it
-    return replace(answer, outlook=_forecast((job,), plan, world, now, _families(as_said, job, plan, world, now)))
+    return replace(answer, outlook=_forecast(job, plan, world, now, _families(there, job, plan, world, now)))
 
 
 def forecast_job(job: Job) -> JobForecast:
     """Predict a waiting job's start and helpful changes."""
     world, now = load_world(), time.time()
-    waiting = next((waiting for waiting in world.snapshot.waiting if waiting.job == job.pk), None)
-    if waiting is None:
+    waiting = tuple(record for record in world.snapshot.waiting if record.job == job.pk)
+    if not waiting:
         return JobForecast()
     plan = run_cycle(world.snapshot, world.policy, now)
     if job.pk not in plan.refusals:
         return JobForecast()
     draft = Draft(from_json(job.spec), job.user, job.team, job.pool, job.gang)
     as_notebook = job.kind == JobKind.INTERACTIVE  # has its own settings page
-    found = _forecast((waiting,), plan, world, now, () if as_notebook else _families(draft, waiting, plan, world, now))
+    families = () if as_notebook else _families(draft, waiting, plan, world, now, job)
+    found = _forecast(waiting, plan, world, now, families)
     return replace(found, start=load_forecasts([job]).get(job.pk, found.start))
 
 
@@ -215,7 +221,7 @@ def list_capacity(user: User, *, starts: bool = False) -> list[PoolCapacity]:
     world = load_world(queue=starts, user_id=user.pk)
     limited = Quota.objects.filter(team__memberships__user=user)
     teams_of = {pool.pk: [quota.team_id for quota in limited if quota.pool_id == pool.pk] for pool in world.pools}
-    waiting = {pool.pk: Job.objects.waiting().filter(pool=pool).count() for pool in world.pools}
+    waiting = {pool.pk: Job.objects.waiting().in_pool(pool.name).count() for pool in world.pools}
     rooms = [
         _capacity(world, place, user, teams_of[pool.pk], waiting[pool.pk]) for place, pool in enumerate(world.pools)
     ]
@@ -232,23 +238,35 @@ def _reads(user: User, specs: Sequence[JobSpec]) -> set[str]:
     return {key for gid in gids for one in fetching for key in list_content_keys(one, user.uid, gid)}
 
 
-def _choose(user: User, spec: JobSpec, world: World, containers: bool) -> Draft:
-    return choose_pool(user=user, spec=spec, check=lambda draft: check_draft(draft, world), containers=containers)
+def _choose(user: User, spec: JobSpec, world: World, containers: bool, job: Job | None = None) -> Draft:
+    check = lambda draft: check_draft(draft, world)  # noqa: E731
+    return choose_pool(user=user, spec=spec, check=check, containers=containers, job=job)
 
 
 def _preview_start(draft: Draft, world: World) -> StartPreview:
     now = time.time()
-    job = build_waiting_job(draft, world, now)
+    job = build_waiting_jobs(draft, world, now)
     plan = run_with(job, world, now)
-    starts = any(start.job == job.job for start in plan.starts)
-    return StartPreview(starts, draft.pool.name, _reasons(plan, job, draft.user))
+    starts = any(start.job == job[0].job for start in plan.starts)
+    return StartPreview(starts, _move_first(draft, plan, world).pool.name, _reasons(plan, job[0], draft.user, world))
 
 
-def _reasons(plan: Plan, job: WaitingJob, user: User) -> tuple[dict, ...]:
+def _move_first(draft: Draft, plan: Plan, world: World) -> Draft:
+    """Return the draft in the pool where it starts, or of which the plan tells; its other pools follow."""
+    place = next((start.choice for start in plan.starts if start.job == DRAFT_JOB), 0)
+    if told := plan.places.get(DRAFT_JOB):
+        names = [one.pool.name for one in draft.in_pools]
+        place = names.index(world.pools[told[0][0]].name)
+    there = draft.in_pools[max(place, 0)]
+    return replace(there, others=tuple(replace(one, others=()) for one in draft.in_pools if one is not there))
+
+
+def _reasons(plan: Plan, job: WaitingJob, user: User, world: World) -> tuple[dict, ...]:
     """Return reasons as Job.wait_reasons; its submitter holds a held draft."""
     who = {"who": user.username} if job.held else {}
+    pools = [world.pools[pool].name for pool, *_ in plan.places.get(job.job, [])]
     refusals = plan.refusals.get(job.job, [])
-    return tuple({"code": refusal.reason, "params": {**refusal.params, **who}} for refusal in refusals)
+    return tuple({"code": refusal.reason, "params": {**name_pool(refusal, pools), **who}} for refusal in refusals)
 
 
 def _seats(plan: Plan, job: WaitingJob, world: World) -> tuple[PlannedPlacement, ...]:
@@ -291,40 +309,42 @@ def _forecast(job: Records, plan: Plan, world: World, now: float, families: Fami
     return JobForecast(start, sooner, found.complete)
 
 
-def _families(draft: Draft, job: WaitingJob, plan: Plan, world: World, now: float) -> Families:
-    """Yield groups of changes lazily."""
-    spec, codes = draft.spec, {refusal.reason for refusal in plan.refusals[job.job]}
-    lent = [window for window in world.snapshot.windows if window.to == job.pool]
+def _families(draft: Draft, job: Records, plan: Plan, world: World, now: float, row: Job | None = None) -> Families:
+    """Yield groups of changes lazily. row: of a job that is stored."""
+    spec, codes = draft.spec, {refusal.reason for refusal in plan.refusals[job[0].job]}
+    waits_in = {record.pool for record in job}
+    lent = [window for window in world.snapshot.windows if window.to in waits_in]
     kept = lent or codes & {"reserved_for_larger", "maintenance"}
-    times = suggest_run_times(plan, job, now, lent) if kept else []
+    times = suggest_run_times(plan, job[0], now, lent) if kept else []
     quotas = Quota.objects.filter(team=draft.team).select_related("pool").order_by("pool__name")
     families = list_change_families(
         spec,
         pool=draft.pool.name,
-        pools=[quota.pool.name for quota in quotas],
+        pools=[quota.pool.name for quota in quotas if quota.pool.name not in {world.pools[n].name for n in waits_in}],
         kinds=world.kinds,
         may_borrow=bool(lent or "borrow_denied" in codes) and not spec.preemptible,
     )
     for family in ([time_change(spec, time_s) for time_s in times], *families):
-        yield _as_jobs(family, draft, job, world, now)
+        yield _as_jobs(family, draft, row, world, now)
 
 
 def _as_jobs(
-    family: Iterable[Change], draft: Draft, job: WaitingJob, world: World, now: float
+    family: Iterable[Change], draft: Draft, row: Job | None, world: World, now: float
 ) -> Iterator[tuple[Change, Records]]:
     """Yield possible changes with the changed job."""
     for change in family:
         try:
-            changed = _redraft(draft, change, world)
+            changed = _redraft(draft, change, row, world)
         except (Impossible, ConsentNeeded, BudgetSpent):
             continue
-        yield change, (replace(build_waiting_job(changed, world, now), job=job.job),)
+        number = row.pk if row else DRAFT_JOB
+        yield change, tuple(replace(record, job=number) for record in build_waiting_jobs(changed, world, now))
 
 
-def _redraft(draft: Draft, change: Change, world: World) -> Draft:
+def _redraft(draft: Draft, change: Change, row: Job | None, world: World) -> Draft:
     spec = change.spec
     if spec.pool is None:
-        return _choose(draft.user, spec, world, containers=True)
+        return _choose(draft.user, spec, world, containers=True, job=row)
     pool = next(pool for pool in world.pools if pool.name == spec.pool)
     gang = build_gang(spec, pool) if change.field in ("gpu", "nodes", "pool") else draft.gang
     changed = Draft(spec, draft.user, draft.team, pool, gang)

@@ -58,6 +58,6 @@ def _starts(user: User, teams: list[Team], pool: Pool, world: World, gpu: GpuAsk
             continue
         now = time.time()
         job = build_waiting_job(draft, world, now)
-        if any(start.job == job.job for start in run_with(job, world, now).starts):
+        if any(start.job == job.job for start in run_with((job,), world, now).starts):
             return True
     return False

@@ -4,14 +4,14 @@ import time
 from dataclasses import replace
 
 from scheduler.core.cycle import run_cycle
-from scheduler.core.forecast.start_suggestions import keep_first_in_line, replace_waiting
-from scheduler.core.model.types import Plan, WaitingJob
+from scheduler.core.forecast.start_suggestions import Records, keep_first_in_line, replace_waiting
+from scheduler.core.model.types import Plan
 from scheduler.loading.snapshots import World
 from scheduler.preview.forecast_recorder import FIRST
 
 
-def run_with(job: WaitingJob, world: World, now: float) -> Plan:
-    return run_cycle(replace_waiting(world.snapshot, (*world.snapshot.waiting, job)), world.policy, now)
+def run_with(job: Records, world: World, now: float) -> Plan:
+    return run_cycle(replace_waiting(world.snapshot, (*world.snapshot.waiting, *job)), world.policy, now)
 
 
 def keep_front(world: World) -> World:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from scheduler.core.cycle import run_cycle
 from scheduler.core.forecast.simulate import Simulation
-from scheduler.core.model.types import Policy, QueuePlace, RunningJob
+from scheduler.core.model.types import Policy, RunningJob
 from scheduler.core.queueing.cycle_context import CycleMemo
 from tests.core.test_properties import NOW, PARENTS, POLICY, TEAMS, amounts, many, nodes, wishes
 from tests.worlds import wants, with_waiting, world
@@ -97,14 +97,14 @@ def test_it_counts_once_against_the_persons_limits():
     plan = run_cycle(waits_in(snapshot, BOTH, BOTH), POLICY, 0.0)
     assert starts(plan) == [(1, 0)]
     assert [why.reason for why in plan.refusals[2]] == ["rate_policy"] and plan.positions == {2: (1, 1)}
-    assert plan.places == {2: [QueuePlace(TRAIN, 1, 1), QueuePlace(DEV, 1, 1)]}
+    assert plan.places == {2: [(TRAIN, 1, 1), (DEV, 1, 1)]}
 
 
 def test_what_is_told_is_of_the_pool_where_it_is_to_start_first():
     text = "d1: A100x1 | bob holds 1 until 900\nt1 train: A100x1 | bob holds 1 until 5000"
     snapshot = waits_in(world(text, wants("ada", "1", time_s=60)), BOTH)
     plan = run_cycle(snapshot, POLICY, 0.0)
-    assert plan.reserved_at == {1: 900.0} and plan.places == {1: [QueuePlace(DEV, 1, 1), QueuePlace(TRAIN, 1, 1)]}
+    assert plan.reserved_at == {1: 900.0} and plan.places == {1: [(DEV, 1, 1), (TRAIN, 1, 1)]}
     assert len(plan.refusals[1]) == 1
 
 
@@ -112,7 +112,7 @@ def test_a_line_counts_who_waits_there_and_elsewhere():
     text = "d1: A100x1 | bob holds 1\nt1 train: A100x1 | bob holds 1"
     snapshot = world(text, wants("eve", "1", pool="train"), wants("ada", "1"), wants("bob", "1"))
     plan = run_cycle(waits_in(snapshot, (), BOTH, ()), POLICY, 100.0)
-    assert plan.places == {2: [QueuePlace(DEV, 1, 2), QueuePlace(TRAIN, 2, 2)]}
+    assert plan.places == {2: [(DEV, 1, 2), (TRAIN, 2, 2)]}
     assert plan.positions == {1: (1, 2), 2: (1, 2), 3: (2, 2)}
 
 
@@ -122,9 +122,9 @@ def test_room_is_made_for_it_in_one_pool_only():
     plan = run_cycle(snapshot, POLICY, 10.0)
     [stop] = plan.evictions
     there = next(job.pool for job in snapshot.running if job.job == stop.job)
-    assert plan.refusals[1][0].reason == "making_room" and plan.places[1][0].pool == there
+    assert plan.refusals[1][0].reason == "making_room" and plan.places[1][0][0] == there
     plan = run_cycle(leave(snapshot, {stop.job}), POLICY, 11.0)
-    assert plan.evictions == [] and plan.places[1][0].pool == there
+    assert plan.evictions == [] and plan.places[1][0][0] == there
 
 
 def test_nobody_is_stopped_for_it_in_the_pool_that_it_prefers_while_others_leave_in_the_next():
@@ -132,7 +132,7 @@ def test_nobody_is_stopped_for_it_in_the_pool_that_it_prefers_while_others_leave
     text = "d1: A100x2 | ada holds 1 | bob holds 1 leaving\nt1 train: A100x1 | bob holds 1 low preemptible"
     snapshot = world(text, wants("ada", "1", priority="high"), wants("eve", "1", priority="high", at=0.0))
     plan = run_cycle(waits_in(with_waiting(snapshot, snapshot.waiting[0]), BOTH), POLICY, 10.0)
-    assert plan.evictions == [] and plan.places[1][0].pool == DEV
+    assert plan.evictions == [] and plan.places[1][0][0] == DEV
     behind = run_cycle(waits_in(snapshot, BOTH, ()), POLICY, 10.0)  # what is freed in dev is eve's
     assert [(one.job, one.to) for one in behind.evictions] == [(-3, 1)]
 
@@ -230,13 +230,11 @@ def test_each_waiting_job_is_told_one_thing_and_stands_in_the_line_of_each_pool(
     assert set(plan.reserved_at) <= left
     lines = defaultdict(list)
     for job in records:
-        alone = QueuePlace(job.pool, *plan.positions[job.job])
-        lines[job.pool] += [place for place in plan.places.get(job.job, [alone]) if place.pool == job.pool]
+        alone = (job.pool, *plan.positions[job.job])
+        lines[job.pool] += [place for place in plan.places.get(job.job, [alone]) if place[0] == job.pool]
     for pool, line in lines.items():
         length = sum(job.pool == pool for job in records)
-        assert sorted(line, key=lambda place: place.position) == [
-            QueuePlace(pool, n, length) for n in range(1, length + 1)
-        ]
+        assert sorted(line, key=lambda place: place[1]) == [(pool, n, length) for n in range(1, length + 1)]
 
 
 @many(150)

@@ -29,8 +29,8 @@ def started(cast, **hours):
 
 
 def waiting():
-    (job,) = load_world().snapshot.waiting
-    return job.time_s, job.limit_s
+    (times,) = {(job.time_s, job.limit_s) for job in load_world().snapshot.waiting}  # the same in each pool
+    return times
 
 
 def running():

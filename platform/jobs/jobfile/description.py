@@ -108,7 +108,12 @@ JOB = Keys(
         Field("kind", Choice(("batch",), later=("notebook", "interactive", "service")), "The kind of job.", "batch"),
         Field("name", NAME, "The job's name.", "from the command"),
         Field("team", NAME, "The team whose quota it uses.", "your only team"),
-        Field("pool", NAME, "The pool it runs in.", "the team's first in which it could run"),
+        Field(
+            "pool",
+            NAME,
+            "The pool it runs in.",
+            "all of the team's in which it could run; it starts in the first with room",
+        ),
         Field(
             "image",
             IMAGE,

@@ -8,7 +8,7 @@ from django.db.models import Q
 
 from accounts.models import Team
 from cluster.capacity import Kind, kinds_of_cards, measure_ask
-from cluster.models import Pool
+from cluster.models import HighPriority, Pool
 from common.locks import database_now
 from common.resources import parse_gpu
 from jobs.models import Job, Priority
@@ -29,6 +29,11 @@ class Asked:
     priority: int
     gang: Sequence[dict]
     time_s: int | None
+
+    @property
+    def costs_hours(self) -> bool:
+        """Whether its priority is paid for from a budget."""
+        return self.priority >= Priority.HIGH and self.pool.high_priority == HighPriority.BUDGET
 
 
 @dataclass(frozen=True)
@@ -58,7 +63,11 @@ class GpuHours:
         return milli * max((asked.time_s or self._usual_s) - ran_s, 0.0) / HOUR
 
 
-def read_asked(job: Job) -> Asked:
+def read_asked(job: Job, pool: Pool | None = None) -> Asked:
+    """Return what a job asks for. pool: one of those where it waits, None for its own."""
+    there = next((choice for choice in job.choices if pool and choice["pool"] == pool.pk), None)
+    if pool and there:
+        return Asked(job.team, pool, job.priority, there["gang"], shorter(job.time_s, there["max_time_s"]))
     return Asked(job.team, job.pool, job.priority, job.gang, shorter(job.time_s, job.max_time_s))
 
 

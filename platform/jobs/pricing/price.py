@@ -47,7 +47,7 @@ def admit_priority(*, actor: User, asked: Asked, job: Job | None = None) -> None
 
     Before the locks of a person's limit and of the job.
     """
-    if asked.priority >= Priority.HIGH and asked.pool.high_priority == HighPriority.BUDGET:
+    if asked.costs_hours:
         lock_rows(Quota.objects.filter(team=asked.team, pool=asked.pool))
     check_price(actor=actor, asked=asked, job=job)
 
@@ -57,11 +57,11 @@ def check_price(*, actor: User, asked: Asked, job: Job | None = None) -> None:
 
     job: what waits and is to be changed; it goes on without a new price where it asks for no more than before.
     """
-    if asked.priority < Priority.HIGH or (job is not None and _is_paid(asked, read_asked(job))):
+    if asked.priority < Priority.HIGH or (job is not None and _is_paid(asked, read_asked(job, asked.pool))):
         return
     if needs_consent(asked) and not may(actor, "job.consent", asked.team):
         raise ConsentNeeded(**_name_leads(asked))
-    if asked.pool.high_priority == HighPriority.BUDGET:
+    if asked.costs_hours:
         _check_budget(asked, load_budget(asked.team, asked.pool, but=job))
 
 

@@ -62,11 +62,12 @@ class AskShape(serializers.Serializer):
 
 class QueueRowShape(WhoseShape):
     """gpu, cpu, memory: per task, of the first role with cards; nodes: started together. asks: by role. reasons: of
-    one's teams.
+    one's teams. position: of `of` in `pool`, where it is to start first; pools: all where it waits.
     """
 
     state = JobStateField()
     pool = serializers.CharField()
+    pools = serializers.ListField(child=serializers.CharField())
     gpu = serializers.CharField()
     nodes = serializers.IntegerField(source="tasks")
     asks = serializers.SerializerMethodField()

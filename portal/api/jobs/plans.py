@@ -71,12 +71,14 @@ class LeversAnswer(serializers.Serializer):
 
 class PlanShape(LeversAnswer):
     """outcome: it starts in the next cycle (places), waits (position of `of`, reasons, start, levers), or can never run
-    (refusal, as of a submit). text: in words. pool: null if it can never run.
+    (refusal, as of a submit). text: in words. pool: where it starts or is to start first, null if it can never run.
+    pools: all where it waits.
     """
 
     outcome = Outcome()
     text = serializers.CharField()
     pool = serializers.CharField(allow_null=True)
+    pools = serializers.ListField(child=serializers.CharField())
     places = Place(many=True)
     position = serializers.IntegerField(allow_null=True)
     of = serializers.IntegerField(allow_null=True)
@@ -123,6 +125,7 @@ def show_plan(answer: PlanAnswer, request: Request) -> dict[str, Any]:
         "outcome": answer.outcome,
         "text": describe_plan(answer),
         "pool": answer.draft.pool.name if answer.draft else None,
+        "pools": [one.pool.name for one in answer.draft.in_pools] if answer.draft else [],
         "places": [show_seat(seat) for seat in answer.seats],
         "position": position,
         "of": of,

@@ -122,13 +122,23 @@ class TaskShape(serializers.Serializer):
         return f"{full_url('api-job-logs', job_id=task.job.public_id)}?task={task.uuid}"
 
 
-class Wait(serializers.Serializer):
-    """position: of `of` in its pool, null before the scheduler's first cycle; as_of: its last."""
+class QueuePlace(serializers.Serializer):
+    pool = serializers.CharField()
+    position = serializers.IntegerField()
+    of = serializers.IntegerField()
 
+
+class Wait(serializers.Serializer):
+    """position: of `of` in `pool`, null before the scheduler's first cycle; as_of: its last. places: in each of its
+    pools, if it waits in several.
+    """
+
+    pool = serializers.CharField()
     position = serializers.IntegerField(allow_null=True)
     of = serializers.IntegerField(allow_null=True)
     reasons = Reason(many=True)
     as_of = serializers.DateTimeField(allow_null=True)
+    places = QueuePlace(many=True)
 
 
 class StartRange(serializers.Serializer):
@@ -171,6 +181,7 @@ class JobShape(serializers.Serializer):
     """A job. gpu, cpu, memory: per task, of the first role with cards; nodes: tasks that start together. roles: each
     role's.
 
+    pool: where it runs or ran; while it waits where it is to start first. pools: all where it waits, as preferred.
     reason: why it ended. wait: while it waits. spec: the canonical job file. tasks: of the newest attempt.
     """
 
@@ -179,7 +190,8 @@ class JobShape(serializers.Serializer):
     kind = serializers.CharField()
     team = serializers.CharField(source="team.name")
     owner = serializers.CharField(source="user.username")
-    pool = serializers.CharField(source="pool.name")
+    pool = serializers.CharField(source="told_pool_name")
+    pools = serializers.ListField(source="pool_names", child=serializers.CharField())
     state = JobStateField()
     reason = serializers.CharField(allow_blank=True)
     reason_text = serializers.SerializerMethodField()
@@ -310,6 +322,8 @@ def show_start(told: StoredForecast | None) -> dict[str, Any] | None:
 def show_wait(job: Job) -> dict[str, Any]:
     reasons = job.wait_reasons or [{"code": "unexplained", "params": {}}]
     return {
+        "pool": job.told_pool_name,
+        "places": [{"pool": p["name"], "position": p["position"], "of": p["of"]} for p in job.wait_places],
         "position": job.wait_position,
         "of": job.wait_of,
         "reasons": show_reasons(reasons),

@@ -31,8 +31,11 @@ SHOWN = 500
 
 
 class Line:
-    def __init__(self, row: QueueRow):
+    """anchor: whether links to the job lead to this line; it has one in the queue of each pool where it waits."""
+
+    def __init__(self, row: QueueRow, *, anchor: bool = True):
         self.row = row
+        self.anchor = anchor
 
     @property
     def ask(self) -> str:
@@ -147,11 +150,13 @@ def count_reasons(waiting: Iterable[QueueRow], pool: str, reason: str) -> list[R
 
 
 def _pool_queue(room: PoolCapacity, waiting: list[QueueRow], active: list[QueueRow]) -> PoolQueue:
-    ours = [row for row in waiting if row.pool == room.pool]
+    ours = [row.seen_in(room.pool) for row in waiting if room.pool in row.pools]
+    ours.sort(key=lambda row: (row.position is None, row.position or 0))
+    first = {row.job_id for row in waiting if row.pool == room.pool}
     running = [row for row in active if row.pool == room.pool]
     return PoolQueue(
         room=room,
-        waiting=[Line(row) for row in ours[:SHOWN]],
+        waiting=[Line(row, anchor=row.job_id in first) for row in ours[:SHOWN]],
         active=[Line(row) for row in running[:SHOWN]],
         waiting_more=len(ours[SHOWN:]),
         active_more=len(running[SHOWN:]),

@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 
 from accounts.models import User
 from accounts.permissions import PERMISSIONS, roles_of
-from cluster.models import HighPriority
+from cluster.models import HighPriority, Pool
 from common.errors import NotFound
 from common.resources import parse_gpu, show_duration, show_place
 from jobs.models import Job, JobKind, Priority, Task
@@ -20,7 +20,13 @@ from jobs.reason_messages import describe_end, describe_wait
 from jobs.running_slices import may_resize
 from jobs.states import HOLDING, JOB_ACTIVE, JobState
 from portal.wording.image_pulls import job_hint, start_sentence
-from portal.wording.resources import describe_gpu, describe_roles, show_elapsed
+from portal.wording.resources import (
+    describe_gpu,
+    describe_other_pools,
+    describe_roles,
+    list_alternatives,
+    show_elapsed,
+)
 from portal.wording.starts import describe_start, describe_unknown_start
 from scheduler.preview.runtime_capabilities import runtime_resizes
 from scheduler.preview.stored_forecasts import lacks_run_times, load_forecasts
@@ -183,11 +189,21 @@ class JobView:
     # ---- waiting ----
 
     @property
+    def pools(self) -> str:
+        """Where it waits, runs or ran: "train", "train or dev"."""
+        return list_alternatives(self.job.pool_names)
+
+    @property
+    def other_pools(self) -> str:
+        """Say where else it waits, or ""."""
+        return describe_other_pools(self.job.told_pool_name, self.job.pool_names)
+
+    @property
     def place(self) -> str:
         """Its queue position, or ""."""
         if self.job.wait_position is None or not self.is_waiting:
             return ""
-        params = {"position": self.job.wait_position, "of": self.job.wait_of, "pool": self.job.pool.name}
+        params = {"position": self.job.wait_position, "of": self.job.wait_of, "pool": self.job.told_pool_name}
         return _("#%(position)s of %(of)s in %(pool)s") % params
 
     @property
@@ -217,8 +233,11 @@ class JobView:
     @property
     def why_start_unknown(self) -> str:
         """Why nobody can tell when it will start, or ""."""
-        unknown = self.is_waiting and not self.starts and lacks_run_times(self.job.pool_id)
-        return describe_unknown_start(self.job.pool) if unknown else ""
+        if not self.is_waiting or self.starts:
+            return ""
+        name = self.job.told_pool_name
+        pool = self.job.pool if name == self.job.pool.name else Pool.objects.get(name=name)
+        return describe_unknown_start(pool) if lacks_run_times(pool.pk) else ""
 
     @property
     def is_unexplained(self) -> bool:
@@ -280,7 +299,7 @@ class JobView:
     @property
     def sentence(self) -> str:
         """Say what it does now: waits, runs or ended."""
-        params = {"pool": self.job.pool.name, "where": " · ".join(self.where), "ran": self.ran, "who": self.job.held_by}
+        params = {"pool": self.pools, "where": " · ".join(self.where), "ran": self.ran, "who": self.job.held_by}
         if self.job.stop_requested_at is not None and not self.has_ended:
             if not self.job.stop_requested_by:
                 return _("The role that ends the job is done; the other tasks are being stopped.")
@@ -300,8 +319,9 @@ class JobView:
             return _("Held by %(who)s: the job keeps its place in pool %(pool)s and does not start.") % params
         if self.job.wait_position is None:
             return _("Waiting in pool %(pool)s.") % params
-        params |= {"position": self.job.wait_position, "of": self.job.wait_of}
-        return _("Queue position %(position)s of %(of)s in pool %(pool)s.") % params
+        params |= {"position": self.job.wait_position, "of": self.job.wait_of, "pool": self.job.told_pool_name}
+        words = _("Queue position %(position)s of %(of)s in pool %(pool)s.") % params
+        return f"{words} {self.other_pools}".rstrip()
 
 
 def view_jobs(jobs: Iterable[Job], user: User) -> list[JobView]:

@@ -250,7 +250,7 @@ class JobList:
         )
         if first is None:
             return _("%(running)s running, %(waiting)s waiting.") % numbers
-        place = {"position": first.wait_position, "pool": first.pool.name}
+        place = {"position": first.wait_position, "pool": first.told_pool_name}
         return _("%(running)s running, %(waiting)s waiting; the first is #%(position)s in %(pool)s.") % {
             **numbers,
             **place,

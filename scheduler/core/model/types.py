@@ -257,13 +257,8 @@ class Policy:
         return any(own.stop_longer is not None for own in self.pools or (self,))
 
 
-@dataclass(frozen=True)
-class QueuePlace:
-    """A waiting job's place in the queue of one pool."""
-
-    pool: int
-    position: int
-    of: int
+QueuePlace = tuple[int, int, int]
+"""A waiting job's (pool, position, length) of the queue of one pool."""
 
 
 @dataclass

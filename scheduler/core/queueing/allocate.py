@@ -63,30 +63,37 @@ class PreferredPools:
 
     def __init__(self, cycle: Cycle, jobs: list[WaitingJob]):
         self._cycle = cycle
-        self._to_come: defaultdict[int, list[WaitingJob]] = defaultdict(list)
+        self._records: defaultdict[int, list[WaitingJob]] = defaultdict(list)
+        self._to_come: dict[int, int] = {}
+        """{job: bit mask of its choices}."""
         for job in jobs:
             if job.choice >= 0:
-                self._to_come[job.job].append(job)
+                self._records[job.job].append(job)
+                self._to_come[job.job] = self._to_come.get(job.job, 0) | 1 << job.choice
 
     def may_start_first(self, job: WaitingJob) -> bool:
         """Check whether the job may still start in a pool that it prefers to this one."""
+        to_come = self._to_come[job.job]
+        if not to_come & ((1 << job.choice) - 1):
+            return False
         return self._cycle.is_waiting(job) and any(
-            other.choice < job.choice and _may_start(self._cycle, other) for other in self._to_come[job.job]
+            other.choice < job.choice and to_come >> other.choice & 1 and _may_start(self._cycle, other)
+            for other in self._records[job.job]
         )
 
     def is_started(self, job: WaitingJob) -> bool:
         """Note that the record's turn has come; True if the job has started in another pool."""
         if job.choice < 0:
             return False
-        self._to_come[job.job].remove(job)
-        return not self._cycle.is_waiting(job)
+        self._to_come[job.job] &= ~(1 << job.choice)
+        return job.job in self._cycle.started_elsewhere
 
 
 def _may_start(cycle: Cycle, job: WaitingJob) -> bool:
     """Check whether the job could start if its turn came now."""
-    if hold_refusals(job, cycle.now) or cycle.limit_refusals(job):
-        return False
     shape = cycle.job_class(job)
+    if shape.blocked_from == -inf or hold_refusals(job, cycle.now) or cycle.limit_refusals(job):
+        return False
     if cycle.borrow_refusals(job) and not cycle.is_within_guarantee(job) and not cycle.guest_class(job):
         return False
     ends_at = cycle.now if cycle.may_delay_reservations(job) else cycle.stays_until(job)
@@ -99,7 +106,7 @@ class EqualJobResults:
         self._lines = lines
         self._waiting = waiting
         self._version = -1
-        self._results: dict[tuple, list[Refusal] | tuple[JobClass, tuple[int, ...]]] = {}
+        self._results: dict[tuple, list[Refusal] | tuple[JobClass, int]] = {}
 
     def reuse(self, job: WaitingJob) -> bool:
         """Treat the job like an equal one before it; False if there was none."""
@@ -126,7 +133,8 @@ class EqualJobResults:
         elif self._waiting and self._waiting[-1] is job:
             shape, passing = cycle.job_class(job), cycle.policy.for_pool(job.pool).stop_longer is not None
             if not shape.skips_line and shape.is_blocked(cycle.now if passing else cycle.stays_until(job)):
-                self._results[_equal_job_key(job)] = shape, shape.demand.affordable_kinds(cycle.spare_milli(job))
+                kinds = shape.demand.affordable_kinds(cycle.spare_milli(job))
+                self._results[_equal_job_key(job)] = shape, self._lines.claim_of(kinds)
 
 
 def _equal_job_key(job: WaitingJob) -> tuple:
@@ -155,9 +163,9 @@ class WaitingLines:
         self._cpu = 1 << kinds
         self._claims: defaultdict[int, Counter[int]] = defaultdict(Counter)
 
-    def join(self, pool: int, kinds: tuple[int, ...]) -> tuple[int, int]:
+    def join(self, pool: int, claim: int) -> tuple[int, int]:
         """Add a job; return (jobs ahead with overlapping claims, with the same claim)."""
-        claims, claim, ahead = self._claims[pool], self._claim_mask(kinds), 0
+        claims, ahead = self._claims[pool], 0
         for other, count in claims.items():
             if other & claim:
                 ahead += count
@@ -165,7 +173,7 @@ class WaitingLines:
         claims[claim] = before + 1
         return ahead, before
 
-    def _claim_mask(self, kinds: tuple[int, ...]) -> int:
+    def claim_of(self, kinds: tuple[int, ...]) -> int:
         claim = 0
         for mask in kinds:
             claim |= mask or self._cpu
@@ -195,7 +203,7 @@ def _start_or_block(
     if (kept := shape.cell_refusals(job, cycle.stays_until(job))) and not cycle.is_within_guarantee(job):
         cycle.block(job, kept)
         return True
-    _join_line(cycle, lines, job, shape, shape.demand.affordable_kinds(cycle.spare_milli(job)))
+    _join_line(cycle, lines, job, shape, lines.claim_of(shape.demand.affordable_kinds(cycle.spare_milli(job))))
     return False
 
 
@@ -224,12 +232,14 @@ def _place_on_lent_cards(cycle: Cycle, job: WaitingJob) -> Placement | None:
     return _place_without_delay(cycle, job, shape) if shape else None
 
 
-def _join_line(cycle: Cycle, lines: WaitingLines, job: WaitingJob, shape: JobClass, kinds: tuple[int, ...]) -> None:
+def _join_line(cycle: Cycle, lines: WaitingLines, job: WaitingJob, shape: JobClass, claim: int) -> None:
     """Queue the job for capacity, with a reservation if near the head."""
-    ahead, before = lines.join(job.pool, kinds)
+    ahead, before = lines.join(job.pool, claim)
     first = [Refusal("ahead_in_queue", {"n": ahead})] if ahead and cycle.cycle_memo.explains else []
-    cycle.set_refusals(job, first + (shape.cell_refusals(job, cycle.stays_until(job)) or shape.blocked_by))
-    if before < _reservation_limit(cycle, job):
+    for_cells = shape.cells_blocked_from and shape.cell_refusals(job, cycle.stays_until(job))
+    cycle.set_refusals(job, first + (for_cells or shape.blocked_by))
+    usual = cycle.policy.for_pool(job.pool).reservations
+    if before < max(usual, MAX_OWNER_RESERVATIONS) and before < _reservation_limit(cycle, job):
         cycle.reservation_plan.reserve(job, shape.demand, cycle.cell_constraint(job, shape.demand))
     elif shape.blocked_from == -inf and not cycle.cycle_memo.explains and not cycle.snapshot.windows:
         demand = shape.demand

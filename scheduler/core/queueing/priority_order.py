@@ -55,11 +55,11 @@ def order_jobs(
         if tree.is_stale() and (key := tree.key()) != old:
             heapreplace(heap, (key, place, tree))
             continue
-        if paused.must_pause(tree):
+        if tree.first().choice > 0 and paused.must_pause(tree):
             heap = paused.pause(tree, heap)
             continue
         for turn in range(tree.uncontested() if _is_first(heap, 4) else 1):
-            if turn and paused.must_pause(tree):
+            if turn and tree.first().choice > 0 and paused.must_pause(tree):
                 break
             yield tree.pop()
             if tree.is_stale():
@@ -145,7 +145,7 @@ class _PausedLines:
 
     def must_pause(self, tree: "_TeamTree") -> bool:
         job = tree.first()
-        return job.choice > 0 and tree.pool != ANY_POOL and job is not self._passed and self._depends(job)
+        return tree.pool != ANY_POOL and job is not self._passed and self._depends(job)
 
     def pause(self, tree: "_TeamTree", heap: list[tuple]) -> list[tuple]:
         """Return the heap without the trees of this one's pool."""
