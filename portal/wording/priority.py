@@ -1,7 +1,5 @@
 """What high priority costs, in a sentence."""
 
-from django.utils.formats import date_format
-from django.utils.timezone import localtime
 from django.utils.translation import gettext as _
 
 from cluster.models import HighPriority
@@ -11,7 +9,7 @@ from jobs.pricing.price import Price, show_hours
 def describe_price(price: Price) -> str:
     if price.budget:
         params = {name: show_hours(getattr(price.budget, name)) for name in ("left", "total", "ran", "asked")}
-        params["when"] = date_format(localtime(price.budget.refills_at), "Y-m-d H:i")
+        params["when"] = f"{price.budget.refills_at:%Y-%m-%d %H:%M} UTC"
         return (
             _(
                 "High priority: %(left)s of %(total)s GPU hours are left this week (%(ran)s used, %(asked)s asked for "

@@ -146,7 +146,8 @@ def preview(user: User, edited: EditedJob, verdict: Verdict, *, ahead: bool) -> 
         answer = plan_job(user, spec, levers=ahead)
     except PlatformError as error:
         refused = _add_refusals(error, edited, verdict)
-        return _build_preview("plain", refused.words, [line["words"] for line in refused.lines])
+        lines = [line["words"] for line in refused.lines]
+        return _build_preview("plain", *((lines[0],) if len(lines) == 1 else (refused.words, lines)))
     if answer.never:
         return _build_preview("fault", describe_plan(answer), fixes=_add_refusals(answer.never, edited, verdict).fixes)
     draft, waits = cast(Draft, answer.draft), answer.outcome == "waits"

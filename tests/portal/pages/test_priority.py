@@ -45,6 +45,7 @@ def test_the_form_says_it_before_the_click_and_refuses_at_the_field(cast, client
     client.force_login(cast.ada)
     said = post("/jobs/new/sync", {"yaml": yaml(), "touched": ""}).json()
     assert "needs the consent of a lead of the team nlp: bob" in said["errors"]["priority"]
+    assert (said["preview"]["words"], said["preview"]["more"]) == (said["errors"]["priority"], [])
     refused = post("/jobs/new", {"yaml": yaml(), "touched": ""})
     assert refused.status_code == 403 and "consent of a lead" in refused.content.decode()
     client.force_login(cast.bob)
