@@ -1,4 +1,4 @@
-"""One leader per loop, by leases with epochs and the database's clock.
+"""One leader per loop, by leases with epochs and the database's clock. One that is set back makes no lease longer.
 
 New epochs exceed those of all leases, so no stop is older than its start, and the clock in ms, to grow after restored
 backups. Each write checks its epoch, which fences old leaders.
@@ -16,7 +16,7 @@ from django.db import OperationalError, connection
 from django.db.models import DateTimeField, Func, Max
 
 from common.errors import StaleState
-from common.locks import lock_rows
+from common.locks import find_clock_jump_s, lock_rows
 from events.record_and_publish import clear_hint, hint
 from scheduler.models import Lease
 
@@ -41,6 +41,7 @@ ON CONFLICT (name) DO UPDATE SET
     wanted = false,
     expires_at = excluded.expires_at
 WHERE lease.expires_at IS NULL OR lease.expires_at < clock_timestamp()
+   OR lease.expires_at > clock_timestamp() + %(seconds)s * interval '1 second'
 RETURNING epoch
 """
 RELEASE = "UPDATE scheduler_lease SET expires_at = NULL, holder = '' WHERE name = %s AND epoch = %s RETURNING wanted"
@@ -89,7 +90,8 @@ def acquire(name: str) -> int | None:
 
     An earlier request is checked first, to avoid waiting for the leader's row locks.
     """
-    if Lease.objects.filter(name=name, wanted=True, expires_at__gt=ClockTimestamp()).exists():
+    end = ClockTimestamp() + timedelta(seconds=LEASE_S)
+    if Lease.objects.filter(name=name, wanted=True, expires_at__gt=ClockTimestamp(), expires_at__lte=end).exists():
         return None
     holder = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:6]}"
     with connection.cursor() as cursor:
@@ -131,4 +133,5 @@ def check_epoch(name: str, epoch: int) -> None:
 
 
 def record_success(name: str, epoch: int, ms: int) -> None:
-    Lease.objects.filter(name=name, epoch=epoch).update(last_ok_at=ClockTimestamp(), last_ms=ms)
+    told = {"last_ok_at": ClockTimestamp(), "last_ms": ms, "clock_jump_s": round(find_clock_jump_s())}
+    Lease.objects.filter(name=name, epoch=epoch).update(**told)

@@ -15,6 +15,7 @@ class Lease(models.Model):
     wanted = models.BooleanField(default=False)
     last_ok_at = models.DateTimeField(null=True)
     last_ms = models.PositiveIntegerField(null=True)
+    clock_jump_s = models.IntegerField(default=0, db_default=0, help_text="a step of a clock that is not believed yet")
 
     def __str__(self) -> str:
         return f"{self.name} epoch {self.epoch}"

@@ -9,8 +9,8 @@ from datetime import timedelta
 
 from celery import shared_task
 from django.db import OperationalError, connection
-from django.utils import timezone
 
+from common.steady_clock import steady_now, steady_time
 from events.record_and_publish import clear_hint
 from jobs.models import IdempotencyKey
 from runtimes.contract.errors import Unavailable
@@ -91,7 +91,7 @@ def foretell() -> None:
 def sweep() -> None:
     """Delete old idempotency keys."""
     _leave_dead_connection()
-    IdempotencyKey.objects.filter(created_at__lt=timezone.now() - KEYS_KEPT).delete()
+    IdempotencyKey.objects.filter(created_at__lt=steady_now() - KEYS_KEPT).delete()
 
 
 def _lead(name: str, act: Callable[[int], None]) -> None:
@@ -123,14 +123,14 @@ def one_cycle(epoch: int) -> None:
     """Run a full cycle unless nothing changed."""
     global _rest
     mark = read_change_mark()
-    if _rest is None or not _rest.covers(mark, time.time()):
+    if _rest is None or not _rest.covers(mark, steady_time()):
         with without_collector():
             _rest = full_cycle(epoch, mark)
 
 
 def full_cycle(epoch: int, mark: ChangeMark) -> IdlePeriod | None:
     with renewing("cycle", epoch), caching(mark):
-        world, now = load_world(), time.time()
+        world, now = load_world(), steady_time()
         plan = run_cycle(world.snapshot, world.policy, now, world.cycle_memo)
         run_steps(build_steps(plan, world), epoch)
     return compute_idle_period(mark, plan, world.snapshot, now)

@@ -7,9 +7,9 @@ from django.contrib.postgres.fields import ArrayField
 from django.core.validators import MinValueValidator, RegexValidator
 from django.db import models
 from django.db.models.functions import Lower, Now
-from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
+from common.steady_clock import steady_now
 from events.record_and_publish import Actor
 
 NAME = RegexValidator(
@@ -136,7 +136,7 @@ class Membership(models.Model):
 class CredentialQuerySet(models.QuerySet):
     def live(self) -> Self:
         """Filter to unexpired credentials of active people."""
-        in_time = models.Q(expires_at__isnull=True) | models.Q(expires_at__gt=Now())
+        in_time = models.Q(expires_at__isnull=True) | models.Q(expires_at__gt=steady_now())
         return self.filter(in_time, user__suspended_at__isnull=True)
 
 
@@ -154,7 +154,7 @@ class Credential(models.Model):
 
     @property
     def is_expired(self) -> bool:
-        return self.expires_at is not None and self.expires_at <= timezone.now()
+        return self.expires_at is not None and self.expires_at <= steady_now()
 
 
 class ApiTokenQuerySet(CredentialQuerySet):

@@ -20,6 +20,7 @@ from accounts.permissions import require
 from accounts.ssh_keys import remove_ssh_keys
 from common.errors import FieldError, InvalidInput, NameTaken, NotFound
 from common.secrets import digest_secret
+from common.steady_clock import steady_now
 from events.record_and_publish import publish_recheck, record
 from runtimes.storage.areas import AreaId, get_area_path
 
@@ -142,7 +143,7 @@ def create_token(
         errors.append(FieldError("/name", "too_many_tokens", {"max": most}))
     if errors:
         raise InvalidInput(errors)
-    expires_at = timezone.now() + timedelta(days=TOKEN_DAYS if days is None else days)
+    expires_at = steady_now() + timedelta(days=TOKEN_DAYS if days is None else days)
     secret = "tes_" + secrets.token_urlsafe(32)
     token = ApiToken.objects.create(
         user=user,
@@ -243,12 +244,12 @@ def accept_invitation(*, secret: str, username: str, password: str, full_name: s
 
 def _make_link(*, lifetime: timedelta, **fields: object) -> str:
     secret = secrets.token_urlsafe(32)
-    LoginLink.objects.create(digest=digest_secret(secret), expires_at=timezone.now() + lifetime, **fields)
+    LoginLink.objects.create(digest=digest_secret(secret), expires_at=steady_now() + lifetime, **fields)
     return f"/join/{secret}" if "team" in fields else f"/sign-in/{secret}"
 
 
 def _live_links() -> models.QuerySet[LoginLink]:
-    return LoginLink.objects.filter(used_at__isnull=True, expires_at__gt=Now())
+    return LoginLink.objects.filter(used_at__isnull=True, expires_at__gt=steady_now())
 
 
 def _spend(link: LoginLink) -> bool:

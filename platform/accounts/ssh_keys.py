@@ -12,12 +12,12 @@ from datetime import datetime
 
 from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
-from django.db.models.functions import Now
 from django.utils import timezone
 
 from accounts.credentials import lock_credentials
 from accounts.models import ApiToken, SshKey, User
 from common.errors import FieldError, InvalidInput, NotFound
+from common.steady_clock import steady_now
 from events.record_and_publish import publish_recheck, record
 
 LEAST_RSA_BITS = 2048
@@ -128,7 +128,7 @@ def find_key(fingerprint: str) -> SshKey | None:
 
 
 def has_expired(fingerprint: str) -> bool:
-    return SshKey.objects.filter(fingerprint=fingerprint, expires_at__lte=Now()).exists()
+    return SshKey.objects.filter(fingerprint=fingerprint, expires_at__lte=steady_now()).exists()
 
 
 def _record(user: User, verb: str, row: SshKey) -> None:

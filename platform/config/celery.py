@@ -4,7 +4,9 @@ import os
 from typing import Any
 
 from celery import Celery
+from celery.schedules import schedule
 
+from common.steady_clock import unbroken_now
 from config.heartbeat import AliveStep
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
@@ -18,9 +20,12 @@ app.steps["consumer"].add(AliveStep)
 def build_schedule_entry(
     seconds: float, task: str, *, queue: str = "default", expires: float | None = None
 ) -> dict[str, Any]:
-    """Return an entry of the schedule; its message expires after a period, since the next beat repeats it."""
+    """Return an entry of the schedule; its message expires after a period, since the next beat repeats it.
+
+    Periods are measured by the monotonic clock: a clock that is set back by a day does not stop the beat for a day.
+    """
     options = {"queue": queue, "expires": seconds if expires is None else expires}
-    return {"task": task, "schedule": seconds, "options": options}
+    return {"task": task, "schedule": schedule(seconds, nowfun=unbroken_now), "options": options}
 
 
 app.conf.beat_schedule = {

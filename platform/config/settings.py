@@ -83,6 +83,9 @@ TESSERA_ROLE = env_text("TESSERA_ROLE", "command")
 # Below this on the disk of TESSERA_DATA nothing new is accepted; 0 where the database is elsewhere.
 TESSERA_DISK_RESERVE_MIB = env_int("TESSERA_DISK_RESERVE_MIB", 128 if TESSERA_EMBEDDED else 0)
 
+# How long a clock must have kept to a jump until deadlines follow it; 0 = at once.
+TESSERA_CLOCK_STEADY_S = env_int("TESSERA_CLOCK_STEADY_S", 600)
+
 # The runtime's dotted class name.
 TESSERA_RUNTIME = env_text("TESSERA_RUNTIME", "runtimes.local.runtime.LocalRuntime")
 KUBERNETES_OPTIONS = {

@@ -9,9 +9,9 @@ from datetime import timedelta
 
 from django.db import models, transaction
 from django.db.models.functions import Now
-from django.utils import timezone
 
 from common.errors import FieldError, InvalidInput
+from common.steady_clock import steady_now
 from events.models import Notice, NoticeChoice
 from events.record_and_publish import hint_sender, publish_person
 
@@ -125,4 +125,4 @@ def mark_read(*, user_id: int, ids: list[int] | None = None) -> int:
 
 
 def drop_old_notices() -> None:
-    Notice.objects.filter(due_at__isnull=True, created_at__lt=timezone.now() - KEPT).delete()
+    Notice.objects.filter(due_at__isnull=True, created_at__lt=steady_now() - KEPT).delete()

@@ -15,6 +15,7 @@ from django.utils import timezone
 
 from accounts.models import User
 from common.errors import Conflict, FieldError, InvalidInput, NameTaken, NotFound, PlatformError, QuotaExceeded
+from common.steady_clock import steady_now
 from files.file_areas import FileArea, find_file_area
 from files.models import KEPT, Upload
 from files.usage import check_room
@@ -79,7 +80,7 @@ def append_upload(*, user: User, uuid: UUID, offset: int, pieces: Iterable[bytes
             raise Conflict("wrong_offset", offset=at)
         check_room(area)
         upload.sent = _write(fd, at, upload.size, pieces)
-        Upload.objects.filter(pk=upload.pk).update(sent=upload.sent, touched_at=timezone.now())
+        Upload.objects.filter(pk=upload.pk).update(sent=upload.sent, touched_at=steady_now())
         if upload.sent == upload.size:
             _finish(upload, area, fd)
     return upload
@@ -94,7 +95,7 @@ def drop_upload(*, user: User, uuid: UUID) -> None:
 
 def sweep_uploads() -> int:
     """Delete uploads idle for a day, and measured finished ones."""
-    old = Upload.objects.filter(touched_at__lt=timezone.now() - KEPT).select_related("user", "team")
+    old = Upload.objects.filter(touched_at__lt=steady_now() - KEPT).select_related("user", "team")
     gone = old.filter(finished_at__isnull=False).delete()[0]
     for upload in old.filter(finished_at__isnull=True):
         try:

@@ -7,11 +7,11 @@ from datetime import datetime, timedelta
 from django.conf import settings
 from django.db import transaction
 from django.db.models import F, QuerySet, Sum
-from django.utils import timezone
 
 from accounts.models import Team, User
 from common.amounts import show_bytes
 from common.errors import Conflict, PlatformError
+from common.steady_clock import steady_now, steady_time
 from files.file_areas import FileArea
 from files.models import KEPT, PlaceUsage, Upload
 from runtimes.storage.areas import AreaId, get_area_path
@@ -56,7 +56,7 @@ def load_used(area: FileArea) -> Used:
 def check_room(area: FileArea, more: int = 0) -> None:
     """Raise Conflict (no_room) unless `more` bytes fit, measuring again before refusing."""
     used = load_used(area)
-    if used.limit and used.promised + more > used.limit and timezone.now() - used.measured_at > FRESH:
+    if used.limit and used.promised + more > used.limit and steady_now() - used.measured_at > FRESH:
         measure_usage(area.area_id, within_s=QUICK_S)
         used = load_used(area)
     if used.limit and used.promised + more > used.limit:
@@ -68,14 +68,14 @@ def check_room(area: FileArea, more: int = 0) -> None:
 def measure_usage(place: AreaId, *, within_s: float) -> PlaceUsage:
     """Measure an area and remove orphaned uploads. A partial count replaces an older one only if higher."""
     sent = list(filter_uploads(place).values_list("pk", "sent"))  # first: bytes sent meanwhile count twice, not never
-    orphans = time.time() - 2 * KEPT.total_seconds()  # uploads with a row were touched since
+    orphans = steady_time() - 2 * KEPT.total_seconds()  # uploads with a row were touched since
     usage = measure_area(settings.TESSERA_FILES, place, within_s=within_s, parts_before=orphans)
     old = find_usage(place)
     if old and not usage.whole and usage.bytes <= old.bytes:
-        PlaceUsage.objects.filter(pk=old.pk).update(whole=False, measured_at=timezone.now())
+        PlaceUsage.objects.filter(pk=old.pk).update(whole=False, measured_at=steady_now())
         old.refresh_from_db()
         return old
-    values = {"bytes": usage.bytes, "files": usage.files, "whole": usage.whole, "measured_at": timezone.now()}
+    values = {"bytes": usage.bytes, "files": usage.files, "whole": usage.whole, "measured_at": steady_now()}
     row = PlaceUsage.objects.update_or_create(kind=place.kind, number=place.number, defaults=values)[0]
     for pk, bytes_then in sent:
         Upload.objects.filter(pk=pk).update(counted=bytes_then)
@@ -99,7 +99,7 @@ def measure_stale() -> int:
     """Measure areas, longest unmeasured first, for ROUND_S. Returns how many."""
     until, done = time.monotonic() + ROUND_S, 0
     known = {(row.kind, row.number): row.measured_at for row in PlaceUsage.objects.all()}
-    now = timezone.now()
+    now = steady_now()
     due = [place for place in _places() if now - known.get((place.kind, place.number), _never(now)) > STALE_AFTER]
     for place in sorted(due, key=lambda place: known.get((place.kind, place.number), _never(now))):
         left = until - time.monotonic()

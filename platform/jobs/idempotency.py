@@ -9,6 +9,7 @@ from django.db import IntegrityError, models, transaction
 
 from accounts.models import User
 from common.errors import KeyReused
+from common.steady_clock import steady_now
 from jobs.models import IdempotencyKey
 
 
@@ -32,7 +33,9 @@ def keep_answer(*, user: User, key: str, body: bytes, made: models.Model) -> Non
     try:
         with transaction.atomic(savepoint=False):
             answer = {"kind": made.KIND, "object_id": made.pk}  # type: ignore[attr-defined]
-            IdempotencyKey.objects.create(user=user, key=key, fingerprint=_fingerprint(body), **answer)
+            IdempotencyKey.objects.create(
+                user=user, key=key, fingerprint=_fingerprint(body), created_at=steady_now(), **answer
+            )
     except IntegrityError:
         raise KeyReused(key=key) from None
 

@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from common.errors import StaleState
 from common.locks import lock_rows
+from common.steady_clock import steady_now
 from events.notices import Recipient, notify_all
 from events.record_and_publish import SYSTEM, Actor, hint, publish_pool
 from events.transitions import Move, advance
@@ -221,10 +222,10 @@ def _another_try(job: Job, because: str) -> dict[str, Any] | None:
     if because in MADE_ROOM:
         return {"stops": job.stops + 1}
     if because == "refused_by_node" and (refused := _count_refusals(job)) <= REFUSALS:
-        return {"not_before": timezone.now() + _retry_delay(refused - 1)}
+        return {"not_before": steady_now() + _retry_delay(refused - 1)}
     if _may_retry(job, because):
         tried = max(job.spec.get("retry", {}).get("times", 0) - job.retries_left, 0)
-        return {"not_before": timezone.now() + _retry_delay(tried), "retries_left": job.retries_left - 1}
+        return {"not_before": steady_now() + _retry_delay(tried), "retries_left": job.retries_left - 1}
     return None
 
 

@@ -12,6 +12,7 @@ from django.utils.translation import gettext_lazy as _
 
 from accounts.models import Team, User
 from cluster.models import Agent, Node, Pool
+from common.locks import database_now
 from jobs.states import HOLDING, JOB_FINAL, JOB_MOVES, TASK_FINAL, TASK_MOVES, JobState, TaskState
 
 LOG_PATIENCE = timedelta(minutes=10)
@@ -215,7 +216,7 @@ class TaskQuerySet(models.QuerySet["Task"]):
 
 def _build_log_awaited_filter() -> Q:
     agents = Agent.objects.filter(node_name=OuterRef("node__name"), revoked_at__isnull=True, logs_at__isnull=False)
-    ended = Q(state__in=TASK_FINAL, started_at__isnull=False, ended_at__gt=Now() - LOG_PATIENCE)
+    ended = Q(state__in=TASK_FINAL, started_at__isnull=False, ended_at__gt=database_now() - LOG_PATIENCE)
     return ended & ~Q(brought__end__in=[BroughtLog.End.WHOLE, BroughtLog.End.CUT]) & Q(Exists(agents))
 
 

@@ -4,9 +4,8 @@ from datetime import timedelta
 
 from django.db import transaction
 from django.db.models import DurationField, Exists, ExpressionWrapper, F, OuterRef, QuerySet
-from django.db.models.functions import Now
 
-from common.locks import lock_rows
+from common.locks import database_now, lock_rows
 from events.models import Event
 from events.notices import notify
 from events.record_and_publish import SYSTEM, record
@@ -23,6 +22,7 @@ def warn_of_ends() -> None:
 
 def _ending() -> QuerySet[Job]:
     """Return unwarned jobs near their limit, except very short limits."""
+    now = database_now()
     limit = ExpressionWrapper(F("max_time_s") * timedelta(seconds=1), output_field=DurationField())
     told = Event.objects.filter(
         kind=Job.KIND, object_id=OuterRef("pk"), verb="about_to_end", at__gt=OuterRef("started_at")
@@ -30,7 +30,7 @@ def _ending() -> QuerySet[Job]:
     running = Job.objects.filter(
         state=JobState.RUNNING, started_at__isnull=False, max_time_s__gte=2 * WARN_BEFORE.total_seconds()
     )
-    soon = running.alias(ends_at=F("started_at") + limit).filter(ends_at__gt=Now(), ends_at__lte=Now() + WARN_BEFORE)
+    soon = running.alias(ends_at=F("started_at") + limit).filter(ends_at__gt=now, ends_at__lte=now + WARN_BEFORE)
     return soon.exclude(kind=JobKind.INTERACTIVE).filter(~Exists(told), stop_requested_at=None).select_related("user")
 
 

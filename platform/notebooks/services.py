@@ -295,7 +295,7 @@ def set_end(notebook: Notebook, stops_at: datetime) -> None:
     if notebook.job_id is not None:
         job = lock_job(notebook.job_id)
         if job.started_at is not None:
-            Job.objects.filter(pk=job.pk).update(time_s=round((stops_at - job.started_at).total_seconds()))
+            Job.objects.filter(pk=job.pk).update(time_s=max(round((stops_at - job.started_at).total_seconds()), 1))
 
 
 def build_start_spec(notebook: Notebook, gpu: str | None = None) -> JobSpec:

@@ -28,6 +28,7 @@ from notebooks.start_phases import measure_start_phases
 SETTLED_AFTER = timedelta(hours=1)
 """How long after an upgrade processes of the previous version may still use their environment."""
 WARN_BEFORE = timedelta(minutes=15)
+NOTICED_WITHIN = timedelta(minutes=30)
 FOLLOW_S, LOOK_S = 0.4, 0.1
 """How long one run keeps polling notebooks that start, rather than wait for the next beat."""
 
@@ -114,7 +115,11 @@ def keep_time() -> None:
 def _begin_clock(notebook: Notebook, hours: int) -> None:
     row = lock_notebook(notebook.pk)
     if row.job is not None and row.job_id == notebook.job_id and row.stops_at is None and row.job.started_at:
-        set_end(row, row.job.started_at + timedelta(hours=hours))
+        now = database_now()
+        began = (
+            row.job.started_at if now - NOTICED_WITHIN < row.job.started_at <= now else now
+        )  # the clock was set since
+        set_end(row, began + timedelta(hours=hours))
 
 
 @transaction.atomic

@@ -5,8 +5,8 @@ from datetime import timedelta
 
 from django.db.models import Q
 from django.db.models.functions import Now
-from django.utils import timezone
 
+from common.steady_clock import steady_now
 from events.models import Event
 from events.outgoing import PAUSES_S, claim_batches
 from events.record_and_publish import TEAM_KINDS, hint_sender
@@ -51,7 +51,7 @@ def resume_webhook(webhook_id: int) -> None:
 
 
 def drop_old_deliveries() -> None:
-    Delivery.objects.filter(due_at__isnull=True, created_at__lt=timezone.now() - KEPT).delete()
+    Delivery.objects.filter(due_at__isnull=True, created_at__lt=steady_now() - KEPT).delete()
 
 
 def _concerns_owner(webhook: Webhook, event: Event) -> bool:

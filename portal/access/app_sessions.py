@@ -11,6 +11,7 @@ from accounts.models import User
 from accounts.permissions import may, require
 from common.errors import NotFound
 from common.secrets import digest_secret
+from common.steady_clock import steady_now
 from jobs.models import Job, JobQuerySet, Task
 from jobs.states import TaskState
 from jobs.task_access import derive_task_secret
@@ -54,7 +55,7 @@ def find_app(user: User, label: str) -> App:
 def issue_code(*, app: App, user: User, session_key: str, state: str, path: str) -> str:
     """Create a code that works once, with this state, for CODE_S seconds."""
     for old in (AppCode, AppSession):
-        old.objects.filter(user=user, expires_at__lt=Now()).delete()
+        old.objects.filter(user=user, expires_at__lt=steady_now()).delete()
     code = secrets.token_urlsafe(32)
     AppCode.objects.create(
         digest=digest_secret(code),
@@ -63,7 +64,7 @@ def issue_code(*, app: App, user: User, session_key: str, state: str, path: str)
         session_key=session_key,
         state=digest_secret(state),
         path=path,
-        expires_at=Now() + timedelta(seconds=CODE_S),
+        expires_at=steady_now() + timedelta(seconds=CODE_S),
     )
     return code
 
@@ -75,7 +76,7 @@ def redeem_code(*, label: str, code: str, state: str) -> tuple[str, str] | None:
     The UPDATE is the exchange: of two concurrent requests one succeeds.
     """
     mine = AppCode.objects.filter(digest=digest_secret(code), app__label=label, state=digest_secret(state))
-    if not mine.filter(used_at__isnull=True, expires_at__gt=Now()).update(used_at=Now()):
+    if not mine.filter(used_at__isnull=True, expires_at__gt=steady_now()).update(used_at=Now()):
         return None
     row = mine.get()
     secret = secrets.token_urlsafe(32)
@@ -84,7 +85,7 @@ def redeem_code(*, label: str, code: str, state: str) -> tuple[str, str] | None:
         app_id=row.app_id,
         user_id=row.user_id,
         session_key=row.session_key,
-        expires_at=Now() + timedelta(seconds=SESSION_S),
+        expires_at=steady_now() + timedelta(seconds=SESSION_S),
     )
     return secret, row.path
 
@@ -92,7 +93,7 @@ def redeem_code(*, label: str, code: str, state: str) -> tuple[str, str] | None:
 def load_visit(label: str, secret: str) -> AppGrant | None:
     """Return what the secret opens; None if unknown, signed out or no longer permitted."""
     rows = AppSession.objects.select_related(*(f"app__{name}" for name in WITH))
-    row = rows.filter(digest=digest_secret(secret), app__label=label, expires_at__gt=Now()).first()
+    row = rows.filter(digest=digest_secret(secret), app__label=label, expires_at__gt=steady_now()).first()
     person = load_session_user(row.session_key) if row else None
     if row is None or person is None or person.pk != row.user_id or not _may_open(person, row.app):
         return None

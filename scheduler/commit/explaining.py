@@ -113,7 +113,7 @@ def list_updates(
         moved = moved or step.told_pool_id(row.pk) != row.told_pool_id
         if moved or [refusal.reason for refusal in refusals] != row.codes:
             changed.append(_build_update(row, refusals, place, step.list_places(row.pk)))
-        elif (row.told_at or 0.0) < until:
+        elif not until <= (row.told_at or 0.0) <= until + 2 * REFRESH_REASONS_S:  # or told ahead of the clock
             aged.append(row)
     return changed, sorted(aged, key=lambda row: row.told_at or 0.0)
 

@@ -8,7 +8,6 @@ from datetime import timedelta
 
 from django.db import transaction
 from django.db.models import Count, Sum
-from django.db.models.functions import Now
 
 from cluster.maintenance import load_maintenance
 from cluster.models import Gpu, Node, NodeState
@@ -130,11 +129,10 @@ def sum_nodes(node_ids: Iterable[int]) -> dict[int, Amounts]:
 
 def check_maintenance(jobs: Iterable[Job], nodes: Iterable[int]) -> None:
     """Refuse jobs that would run into a maintenance which does not stop them."""
-    wanted = set(nodes)
-    planned = [closed.maintenance for closed in load_maintenance(Now()) if wanted & closed.node_ids]
+    wanted, now = set(nodes), database_now()
+    planned = [closed.maintenance for closed in load_maintenance(now) if wanted & closed.node_ids]
     if not planned:
         return
-    now = database_now()
     for job in jobs:
         until = now + timedelta(seconds=load_stay_s(job))
         for row in planned:

@@ -1,7 +1,8 @@
-"""What `tessera doctor` checks of an installation: database, disk, loops, agents, runtime, orphans and lost tasks."""
+"""What `tessera doctor` checks: database, clock, disk, loops, agents, runtime, orphans and lost tasks."""
 
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 
 from django.conf import settings
 from django.db import connection
@@ -28,7 +29,7 @@ LOOPS = {"cycle": "the scheduler", "reconcile": "what follows the machines"}
 def run_installation_checks(*, probe: bool = False) -> list[Finding]:
     """Return all findings. probe: allow checks that run something."""
     runtime = get_runtime()
-    found = [_database(), *_disk(), *_loops(), *_agents(), *_orphans(runtime), *find_lost_tasks()]
+    found = [_database(), *_clock(), *_disk(), *_loops(), *_agents(), *_orphans(runtime), *find_lost_tasks()]
     if dotted := runtime.capabilities.examine:
         numbers = Team.objects.order_by("gid").values_list("gid", flat=True)
         found += import_string(dotted)(runtime, list(numbers), probe)
@@ -44,6 +45,17 @@ def _database() -> Finding:
     if apart > CLOCK_NOTE_S:
         return Finding("database", "note", words, "Let a time service (chrony) set the clocks of all machines.")
     return Finding("database", "ok", words)
+
+
+def _clock() -> Iterator[Finding]:
+    """Tell a jump of a clock that deadlines do not follow yet."""
+    jumps = Lease.objects.filter(name__in=LOOPS, last_ok_at__isnull=False).values_list("clock_jump_s", flat=True)
+    if jump := max(jumps, key=abs, default=0):
+        where = "forth" if jump > 0 else "back"
+        words = f"The clock jumped {where} by {timedelta(seconds=abs(jump))} (hours:minutes:seconds)."
+        steady = f"they follow it when it has been steady for {settings.TESSERA_CLOCK_STEADY_S} s."
+        remedy = f"Nothing ends, starts or is deleted for it: {steady} Let a time service (chrony) set all clocks."
+        yield Finding("clock", "note", words, remedy)
 
 
 def _disk() -> Iterator[Finding]:

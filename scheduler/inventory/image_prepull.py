@@ -11,9 +11,9 @@ from uuid import uuid4
 
 from django.db import transaction
 from django.db.models.functions import Now
-from django.utils import timezone
 
 from cluster.models import Cached, Node, NodeState
+from common.steady_clock import steady_now
 from images.logins import load_logins
 from images.models import Fetch, Image
 from quotas.models import Amounts
@@ -83,7 +83,7 @@ def _fits_prepull_pod(node: Node, taken: Amounts) -> bool:
 
 def _nodes_that_have(image: Image) -> set[int]:
     """Return nodes that have the image or recently tried to pull it."""
-    now = timezone.now()
+    now = steady_now()
     told = Cached.objects.filter(kind=IMAGE, key=make_image_key(image.pinned)).values_list("node_id", flat=True)
     tried = Fetch.objects.filter(image=image, pinned=image.pinned)
     done = tried.filter(words="", ended_at__gt=now - BELIEVED).values_list("node_id", flat=True)
@@ -128,7 +128,7 @@ def build_fetch(fetch: Fetch, epoch: int) -> TaskSpec:
 
 
 def _follow(fetch: Fetch, view: ContainerView | None, runtime: Runtime, epoch: int) -> None:
-    late = timezone.now() - fetch.began_at > PATIENCE
+    late = steady_now() - fetch.began_at > PATIENCE
     if view is None:
         _end(fetch, "Nothing is heard of it.") if late else _start(fetch, runtime, epoch)
         return

@@ -11,7 +11,7 @@ from django.db.models.functions import Now
 from cluster.agents import load_reported
 from cluster.models import Cached, Gpu, Node, NodeState, Pool
 from cluster.report_approval import Reported
-from common.locks import lock_rows
+from common.locks import database_now, lock_rows
 from common.resources import is_instance
 from events.record_and_publish import SYSTEM, EventLine, hint, publish_pool, record, record_all
 from events.transitions import Move, advance
@@ -120,7 +120,9 @@ def _columns(view: NodeView) -> dict[str, object]:
 @transaction.atomic
 def record_missing(names: Iterable[str]) -> None:
     """Set nodes NOT_READY after MISSING_AFTER; holdings stay."""
-    missing = Node.objects.present().exclude(name__in=list(names)).filter(last_seen_at__lt=Now() - MISSING_AFTER)
+    missing = (
+        Node.objects.present().exclude(name__in=list(names)).filter(last_seen_at__lt=database_now() - MISSING_AFTER)
+    )
     for node in lock_rows(missing.exclude(state__in=[NodeState.NOT_READY, NodeState.CORDONED])):
         _follow_health(node, ready=False)
 

@@ -1,7 +1,6 @@
 """Load database rows as the arrays of the scheduler core."""
 
 import json
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -13,6 +12,7 @@ from django.db.models import Count, F
 from accounts.models import Team
 from cluster.models import Arrangement, NodeState, Pool, sellable_milli
 from common.resources import GpuAsk, gpu_milli, is_instance, parse_gpu, rank_of, slice_of
+from common.steady_clock import steady_time
 from jobs.models import Job
 from jobs.states import JOB_ACTIVE
 from quotas.models import RESOURCES, Amounts, Quota, UserLimit, team_chain
@@ -124,7 +124,7 @@ def load_world(
     fetches = load_cache_locations(places.node, reads) if jobs or reads else CacheLocations()
     waiting = tuple(list_waiting(jobs, kinds, places, fetches, quotas))
     typical, wishes = register_requests(kinds, max((job.pk for job in jobs), default=0))
-    now = time.time()
+    now = steady_time()
     closings = load_maintenance_windows(places.node, now)
     names = tuple(kind.model for kind in kinds)
     jobs_and_times: dict[str, Any] = {

@@ -1,11 +1,11 @@
 """Check whether a draft could ever run on this cluster."""
 
-import time
 from dataclasses import replace
 from datetime import UTC, datetime
 
 from common.errors import FieldError, Hint, Impossible
 from common.resources import GpuAsk, cpu_text, is_instance, matches_model, memory_text
+from common.steady_clock import steady_time
 from jobs.jobfile.spec import RoleSpec, roles_of
 from jobs.models import Job, JobKind, Priority
 from jobs.submit import Draft
@@ -51,7 +51,7 @@ def build_waiting_jobs(draft: Draft, world: World, now: float) -> Records:
 
 def build_waiting_job(draft: Draft, world: World, now: float | None = None) -> WaitingJob:
     """Convert the draft to a waiting job DRAFT_JOB, in its first pool."""
-    spec, submitted_at = draft.spec, datetime.fromtimestamp(time.time() if now is None else now, UTC)
+    spec, submitted_at = draft.spec, datetime.fromtimestamp(steady_time() if now is None else now, UTC)
     interactive = spec.kind == JobKind.INTERACTIVE
     job = Job(
         team=draft.team,

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from math import inf, isfinite
 
 from django.db.models import F, Min, OuterRef, Q, Subquery
-from django.utils import timezone
 
+from common.steady_clock import steady_now, steady_time
 from jobs.models import Job, Task
 from jobs.states import JobState
 from scheduler.core.forecast.calibration import MAX_PAST_FORECASTS, Calibration, PastForecast, fit_calibration
@@ -35,7 +35,7 @@ def record_forecasts() -> None:
         return
     world = load_world()
     snapshot = replace(world.snapshot, waiting=tuple(job for job in world.snapshot.waiting if job.job in first))
-    now, run_times, began = time.time(), load_run_times(), time.monotonic()
+    now, run_times, began = steady_time(), load_run_times(), time.monotonic()
     calibration = load_calibration(now)
     futures: list[dict[int, float]] = []
     memory = CycleMemo(explains=False)
@@ -70,7 +70,7 @@ def record_starts() -> None:
     )
     open_rows.update(started_at=Subquery(assigned))
     gone = Q(started_at__isnull=True) & ~(Q(job__state=JobState.QUEUED) & Q(attempt=F("job__attempt")))
-    Forecast.objects.filter(gone | Q(started_at__lt=timezone.now() - MEASURED)).delete()
+    Forecast.objects.filter(gone | Q(started_at__lt=steady_now() - MEASURED)).delete()
 
 
 def _first_in_line() -> dict[int, int]:
@@ -81,7 +81,7 @@ def _first_in_line() -> dict[int, int]:
 
 def _store_forecasts(first: dict[int, int], ranges: dict[int, StartRange], calibration: Calibration) -> None:
     """Store calibrated and raw ranges; what was told before stays while it holds."""
-    now = timezone.now()
+    now = steady_now()
     known = {row.job_id: row for row in Forecast.objects.filter(job__in=first) if row.attempt == first[row.job_id]}
     fresh, changed = [], []
     for job, raw in ranges.items():

@@ -12,6 +12,7 @@ from accounts.permissions import teams_where
 from cluster.models import NodeState
 from common.errors import BudgetSpent, ConsentNeeded, Impossible, PlatformError
 from common.resources import gb_to_mib, mib_to_gb
+from common.steady_clock import steady_time
 from jobs.jobfile.spec import JobSpec, from_json
 from jobs.models import Job, JobKind
 from jobs.pricing.price import check_price
@@ -188,7 +189,7 @@ def plan_job(user: User, spec: JobSpec, *, levers: bool = True) -> PlanAnswer:
         draft = _choose(user, spec, world, runtime_has_containers())
     except Impossible as never:
         return PlanAnswer(never=never)
-    now = time.time()
+    now = steady_time()
     job = build_waiting_jobs(draft, world, now)
     plan = run_with(job, world, now)
     there = _move_first(draft, plan, world)
@@ -202,7 +203,7 @@ def plan_job(user: User, spec: JobSpec, *, levers: bool = True) -> PlanAnswer:
 
 def forecast_job(job: Job) -> JobForecast:
     """Predict a waiting job's start and helpful changes."""
-    world, now = load_world(), time.time()
+    world, now = load_world(), steady_time()
     waiting = tuple(record for record in world.snapshot.waiting if record.job == job.pk)
     if not waiting:
         return JobForecast()
@@ -244,7 +245,7 @@ def _choose(user: User, spec: JobSpec, world: World, containers: bool, job: Job 
 
 
 def _preview_start(draft: Draft, world: World) -> StartPreview:
-    now = time.time()
+    now = steady_time()
     job = build_waiting_jobs(draft, world, now)
     plan = run_with(job, world, now)
     starts = any(start.job == job[0].job for start in plan.starts)
@@ -356,7 +357,7 @@ def _redraft(draft: Draft, change: Change, row: Job | None, world: World) -> Dra
 
 def _capacity(world: World, place: int, user: User, team_ids: list[int], waiting: int) -> PoolCapacity:
     snapshot, pool = world.snapshot, world.pools[place]
-    closed = ~snapshot.node_open | find_nodes_in_maintenance(snapshot, time.time())
+    closed = ~snapshot.node_open | find_nodes_in_maintenance(snapshot, steady_time())
     cards = np.flatnonzero((snapshot.gpu_pool == place) & snapshot.gpu_open & ~closed[snapshot.gpu_node])
     whole = cards[snapshot.gpu_slices[cards] == 0]
     sliced = cards[snapshot.gpu_slices[cards] < snapshot.gpu_max_slices[cards]] if pool.shared else whole
@@ -409,7 +410,7 @@ def _add_startable(room: PoolCapacity, place: int, user: User, world: World) -> 
 
 def _count_lent_cards(snapshot: Snapshot, place: int) -> int:
     """Return how many whole cards of other pools this one may use now."""
-    now = time.time()
+    now = steady_time()
     lent = {gpu for window in snapshot.windows if window.to == place and window.begins_at <= now for gpu in window.gpus}
     return sum(bool(snapshot.gpu_open[gpu]) and not snapshot.gpu_slices[gpu] for gpu in lent)
 

@@ -1,6 +1,5 @@
 """How much a person could start in a pool now: found by asking the cycle, as a submit of just that would."""
 
-import time
 from collections.abc import Callable, Iterable
 from decimal import Decimal
 
@@ -8,6 +7,7 @@ from accounts.models import Team, User
 from cluster.models import Pool
 from common.errors import Impossible
 from common.resources import GpuAsk, gb_to_mib, mib_to_gb, parse_gpu
+from common.steady_clock import steady_time
 from jobs.jobfile.spec import JobSpec
 from jobs.submit import Draft, build_gang
 from scheduler.loading.snapshots import World
@@ -56,7 +56,7 @@ def _starts(user: User, teams: list[Team], pool: Pool, world: World, gpu: GpuAsk
             check_draft(draft, world)
         except Impossible:
             continue
-        now = time.time()
+        now = steady_time()
         job = build_waiting_job(draft, world, now)
         if any(start.job == job.job for start in run_with((job,), world, now).starts):
             return True

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.db.models import F
-from django.utils import timezone
 
+from common.steady_clock import steady_now
 from jobs.models import Job
 from jobs.states import JOB_ACTIVE, JobState
 from scheduler.core.forecast.run_times import LEAST_UNTIMED, RunTimeHistory, learn_run_times
@@ -43,7 +43,7 @@ class Coverage:
 def load_forecasts(jobs: list[Job]) -> dict[int, StoredForecast]:
     """Return {job id: current forecast}, of none that is held or whose range has passed unrevised."""
     open_jobs = Forecast.objects.filter(job__in=[job.pk for job in jobs], job__held_at__isnull=True)
-    told = open_jobs.filter(attempt=F("job__attempt"), p10__isnull=False).exclude(p90__lt=timezone.now() - UNREVISED)
+    told = open_jobs.filter(attempt=F("job__attempt"), p10__isnull=False).exclude(p90__lt=steady_now() - UNREVISED)
     return {row.job_id: StoredForecast(row.p10, row.p50, row.p90, row.told_at) for row in told}
 
 
@@ -60,7 +60,9 @@ def load_run_times() -> RunTimeHistory:
     ended = Job.objects.filter(state__in=[JobState.SUCCEEDED, JobState.FAILED], started_at__isnull=False)
     newest = ended.order_by("-pk").values_list("time_s", "started_at", "ended_at")
     rows = [*newest.filter(time_s__isnull=False)[:PAST], *newest.filter(time_s__isnull=True)[:PAST]]
-    return learn_run_times((said, (end - start).total_seconds()) for said, start, end in rows if start and end)
+    return learn_run_times(
+        (said, max((end - start).total_seconds(), 0.0)) for said, start, end in rows if start and end
+    )
 
 
 def last_cycle() -> Lease | None:
@@ -70,7 +72,7 @@ def last_cycle() -> Lease | None:
 
 def measure_coverage() -> Coverage | None:
     """Measure recent forecasts, None below LEAST_STARTS. A job past its range counts as a miss."""
-    now = timezone.now()
+    now = steady_now()
     told = Forecast.objects.filter(first_p90__isnull=False)
     started = told.filter(started_at__gt=now - MEASURED)
     inside = started.filter(started_at__gte=F("first_p10") - SLACK, started_at__lte=F("first_p90") + SLACK)

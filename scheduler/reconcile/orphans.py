@@ -11,6 +11,7 @@ from jobs.models import Task
 from runtimes.contract.container import ContainerView
 from runtimes.contract.errors import Unavailable
 from runtimes.contract.runtime import Runtime
+from scheduler.lease import newest_epoch
 from scheduler.reconcile.compare import Forget, Stop
 from scheduler.reconcile.task_specs import GRACE_S
 
@@ -56,7 +57,7 @@ def load_orphans(seen: Sequence[ContainerView]) -> list[ContainerView]:
 def stop_orphan(runtime: Runtime, uuid: str, within_s: float) -> bool:
     """Stop and forget a container; False on timeout. Raise Unavailable, Rejected."""
     until = time.monotonic() + within_s
-    runtime.stop(uuid, GRACE_S, epoch=time.time_ns() // 1_000_000)  # as new as any epoch, which follow the clock
+    runtime.stop(uuid, GRACE_S, epoch=max(time.time_ns() // 1_000_000, newest_epoch()))
     while time.monotonic() < until:
         view = next((each for each in runtime.list_containers() if each.uuid == uuid), None)
         if view is None:

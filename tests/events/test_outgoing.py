@@ -76,3 +76,11 @@ def test_only_what_is_due_is_claimed():
     mail()
     Notice.objects.update(due_at=timezone.now() + timedelta(hours=1))
     assert claim_rows(Notice.objects.all(), 10) == []
+
+
+@pytest.mark.django_db
+def test_what_is_due_tomorrow_since_the_clock_was_set_back_is_sent_now():
+    mail()
+    tomorrow = timezone.now() + timedelta(days=1)
+    Notice.objects.update(due_at=tomorrow, claimed_until=tomorrow)
+    assert len(claim_rows(Notice.objects.all(), 1)) == 1

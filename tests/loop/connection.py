@@ -46,7 +46,7 @@ def install(patch: pytest.MonkeyPatch, database: Database, dice: Random) -> None
         time=lambda: database.now.timestamp(), monotonic=lambda: database.clock, sleep=lambda s: _sleep(database, s)
     )
     for name, module in list(sys.modules.items()):
-        if name.startswith("scheduler.") and getattr(module, "time", None) is time:
+        if name.startswith(("scheduler.", "common.steady_clock")) and getattr(module, "time", None) is time:
             patch.setattr(module, "time", clock)
     built = row_cache._build_statement.__wrapped__
     patch.setattr(row_cache, "_build_statement", built)  # its cache would hold this model's queries

@@ -237,6 +237,16 @@ def test_its_time_is_warned_of_and_then_it_ends(cast):
     assert verbs(explore)[-2:] == ["about_to_end", "time_over"]
 
 
+@pytest.mark.parametrize("hours_ago", [1, 24, -24])
+def test_one_that_started_while_the_clock_was_wrong_gets_its_time(hours_ago, cast):
+    make.limit(cast.ada, notebook_hours=8)
+    explore = run(create_notebook(user=cast.ada, name="explore", gpu="0"))
+    Job.objects.update(started_at=timezone.now() - timedelta(hours=hours_ago))
+    keep_time()
+    explore.refresh_from_db()
+    assert abs(explore.stops_at - timezone.now() - timedelta(hours=8)) < timedelta(seconds=30)
+
+
 def test_it_can_be_extended_as_long_as_a_start_may_last(cast):
     make.limit(cast.ada, notebook_hours=8)
     explore = run(create_notebook(user=cast.ada, name="explore", gpu="0", hours=1))

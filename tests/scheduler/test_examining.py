@@ -33,6 +33,12 @@ def test_all_is_well_where_the_loops_go_round(rounds):
     )
 
 
+def test_a_jump_of_the_clock_is_told_while_deadlines_wait(rounds):
+    Lease.objects.filter(name="cycle").update(clock_jump_s=-90_000)
+    told = found()["clock"]
+    assert told.tone == "note" and "jumped back by 1 day, 1:00:00" in told.words and "Nothing ends" in told.remedy
+
+
 def test_little_room_beside_the_database_is_told(rounds, settings, monkeypatch):
     settings.TESSERA_DISK_RESERVE_MIB = 128
     tones = []

@@ -72,3 +72,10 @@ def test_a_term_that_is_over_is_not_kept(monkeypatch):
     with renewing("cycle", epoch):
         wait_for(lambda: not any(thread.name == "keep-cycle" for thread in threading.enumerate()))
     assert Lease.objects.get(name="cycle").expires_at is None
+
+
+def test_a_lease_from_before_the_clock_was_set_back_holds_nobody_up():
+    """Its leader was killed; it would end in a day."""
+    old = acquire("cycle")
+    Lease.objects.update(expires_at=timezone.now() + timedelta(days=1), wanted=True)
+    assert acquire("cycle") > old

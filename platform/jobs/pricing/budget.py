@@ -112,4 +112,4 @@ def _measure_run(job: Job, now: datetime) -> float:
     """Return the seconds that the present attempt has run."""
     if job.state == JobState.QUEUED or job.started_at is None:
         return 0.0
-    return (now - job.started_at).total_seconds()
+    return max((now - job.started_at).total_seconds(), 0.0)

@@ -36,4 +36,4 @@ def _load_lengths(pool_id: int) -> list[float]:
     alike = Job.objects.filter(pool=pool_id, time_s__isnull=True, max_time_s__isnull=True, started_at__isnull=False)
     ended = alike.filter(state__in=(JobState.SUCCEEDED, JobState.FAILED), ended_at__isnull=False)
     times = ended.order_by("-pk").values_list("started_at", "ended_at")[:MOST_PAST]
-    return [(end - start).total_seconds() for start, end in times if start and end]
+    return [max((end - start).total_seconds(), 0.0) for start, end in times if start and end]

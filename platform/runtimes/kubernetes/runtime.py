@@ -12,10 +12,10 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
+from common.steady_clock import steady_now, steady_time
 from runtimes.contract.container import ContainerView
 from runtimes.contract.errors import NodeRefused, Rejected, Unavailable
 from runtimes.contract.node import NodeView
@@ -170,7 +170,7 @@ class KubernetesRuntime:
 
     def build_views(self, pods: Iterable[Pod], silent: frozenset[str]) -> list[ContainerView]:
         """Return one view per task; pods override tombstones."""
-        now, found, pods = datetime.now(UTC), {}, self._tasks_of(pods)
+        now, found, pods = steady_now(), {}, self._tasks_of(pods)
         pulls, known, self._settled = self._pulls.list_pulls(pods, now), self._settled, {}
         for pod in sorted(pods, key=lambda pod: not views.is_tombstone(pod)):
             uid = pod["metadata"]["uid"]
@@ -254,7 +254,7 @@ class KubernetesRuntime:
         raise Unavailable(f"The pod {name} in {namespace} is changed by others all the time.")
 
     def _stop_pod(self, pod: Pod, grace_s: int) -> None:
-        cause, words = find_start_failure(pod, datetime.now(UTC))
+        cause, words = find_start_failure(pod, steady_now())
         if cause and not (cause == "refused_by_node" and self._pulls.is_pulling(pod)):
             note = json.dumps({"cause": cause, "detail": words})
             if not self._patch(pod, {"annotations": {names.ANNOTATION_END: note}}):
@@ -361,4 +361,4 @@ def _is_forgotten(pod: Pod) -> bool:
 
 
 def _current_hour() -> int:
-    return int(time.time() // 3600)
+    return int(steady_time() // 3600)

@@ -66,9 +66,9 @@ class TaskViews:
             os.close(lock)
 
     def _age_s(self, task: TaskDir) -> float:
-        """Return seconds since creation or first look, the longer: clocks may be set back."""
+        """Return seconds since the first look: clocks may be set."""
         first_seen = self.first_seen.setdefault(task.uuid, time.monotonic())
-        return max(time.time() - os.stat(task.path).st_ctime, time.monotonic() - first_seen)
+        return time.monotonic() - first_seen
 
 
 def record_end(task: TaskDir, unstarted: dict) -> dict | None:

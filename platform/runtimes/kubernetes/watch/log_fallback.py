@@ -2,9 +2,10 @@
 
 import logging
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
+from common.steady_clock import steady_now
 from runtimes.contract.errors import Rejected, Unavailable
 from runtimes.kubernetes.api.client import ApiServer
 from runtimes.kubernetes.pods.views import build_pod_path, build_view, is_tombstone, read_task_uuid
@@ -21,7 +22,7 @@ NO_LOG = b"unable to retrieve container logs for", b"failed to try resolving sym
 
 def fetch_log(api: ApiServer, pod: Mapping[str, Any], store: LogStore) -> None:
     """Store the pod's log if none is stored. Raises Unavailable if worth a retry."""
-    now = datetime.now(UTC)
+    now = steady_now()
     if is_tombstone(pod) or store.size(read_task_uuid(pod)):
         return
     view = build_view(pod, now=now)
