@@ -106,12 +106,12 @@ class Desk:
             )
         if any(size.starts and size.gpu != "0" for _preset, size in self.presets):
             return _(
-                "You can start a notebook now. A job without a `time` would wait: the GPUs that are free are kept for "
-                "others, or for a maintenance."
+                "You can start a notebook now. A usual job would wait: the GPUs that are free are kept for others or "
+                "for a maintenance."
             )
         return _(
-            "GPUs are free, but a job without a `time` would not start on them now: they are kept for others, or for a "
-            "maintenance. Jobs that you submit wait in the queue and start automatically."
+            "GPUs are free, but kept for others or for a maintenance: a usual job would wait. The form says what lets "
+            "it start now."
         )
 
     @cached_property

@@ -63,7 +63,7 @@ def test_a_card_that_the_next_cycle_would_not_give_is_not_offered(cast, look):
 
 def test_cards_that_nobody_would_get_now_are_called_free(cast, look):
     Quota.objects.filter(team=cast.vision).update(gpu_milli_guarantee=1000)
-    assert "GPUs are free, but a job without a `time` would not start on them now" in look(cast.ada)
+    assert "GPUs are free, but kept for others or for a maintenance: a usual job would wait." in look(cast.ada)
 
 
 def test_who_may_submit_no_more_is_not_told_to_submit(cast, look):
