@@ -1,5 +1,6 @@
 """Pages and actions for notebooks; 404 for those that the user may not see."""
 
+from collections import Counter
 from collections.abc import Callable
 from functools import cached_property, wraps
 from typing import Any
@@ -10,6 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from accounts.models import User
@@ -180,6 +182,21 @@ def delete(request: HttpRequest, notebook: Notebook) -> HttpResponse:
     return redirect("notebooks")
 
 
+GOING = {
+    "running": gettext_lazy("%(count)s running"),
+    "starting": gettext_lazy("%(count)s starting"),
+    "waiting": gettext_lazy("%(count)s waiting"),
+    "stopping": gettext_lazy("%(count)s stopping"),
+}
+
+
+def describe_start_state(view: NotebookView) -> str:
+    """Return the key of GOING for a started notebook."""
+    if view.is_stopping:
+        return "stopping"
+    return "waiting" if view.is_waiting else "running" if view.is_running else "starting"
+
+
 class NotebookList:
     """The user's notebooks, started ones first, then by last opened."""
 
@@ -195,15 +212,11 @@ class NotebookList:
     @property
     def answer(self) -> str:
         """Sum up the list in a sentence."""
-        running = sum(view.is_running for view in self.views)
-        waiting = sum(view.is_started and not view.is_running for view in self.views)
         if not self.views:
             return _("Python in the browser, on as much of a GPU as you need.")
-        if not running and not waiting:
-            return _("None is running. Files are kept; start one to continue.")
-        if not waiting:
-            return _("%(running)s running.") % {"running": running}
-        return _("%(running)s running, %(waiting)s starting.") % {"running": running, "waiting": waiting}
+        going = Counter(describe_start_state(view) for view in self.views if view.is_started)
+        said = [str(words) % {"count": going[state]} for state, words in GOING.items() if going[state]]
+        return ", ".join(said) + "." if said else _("None is running. Files are kept; start one to continue.")
 
     @cached_property
     def presets(self) -> list[tuple[Preset, Size]]:

@@ -9,7 +9,7 @@ from cluster.models import Gpu
 from events.models import Event
 from notebooks.environment import READY, environment_path
 from notebooks.models import Notebook
-from notebooks.services import create_notebook, start_notebook
+from notebooks.services import create_notebook, start_notebook, stop_notebook
 from scheduler.models import Lease
 from scheduler.preview.preview import check_possible
 from tests import make
@@ -78,6 +78,18 @@ def test_one_click_makes_a_notebook_starts_it_and_leads_to_the_starting_page(cas
     assert (notebook.name, notebook.state) == ("quarter", "QUEUED")
     assert answer["Location"] == f"/n/{notebook.public_id}/open?watch=1"
     assert "opens automatically" in page(ada, answer["Location"])
+
+
+def test_the_first_line_tells_apart_what_waits_starts_runs_and_stops(cast, ada):
+    """One that was stopping was called starting."""
+    make.limit(cast.ada, notebooks_running=3)
+    one, two = running(made(cast.ada, "one")), running(made(cast.ada, "two"))
+    assert "2 running." in page(ada, "/notebooks/")
+    stop_notebook(actor=cast.ada, notebook=again(one))
+    assert "1 running, 1 stopping." in page(ada, "/notebooks/")
+    stop_notebook(actor=cast.ada, notebook=again(two))
+    started(made(cast.ada, "three"))
+    assert "1 waiting, 2 stopping." in page(ada, "/notebooks/")
 
 
 def test_a_second_click_goes_on_with_the_same_notebook(cast, ada):
