@@ -7,8 +7,8 @@ from datetime import timedelta
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Q
-from django.db.models.functions import Now
+from django.db.models import F, Q
+from django.db.models.functions import Greatest, Now
 from django.utils import timezone
 
 from common.errors import StaleState
@@ -39,6 +39,9 @@ MADE_ROOM = frozenset({"preempted", "overtaken", "reclaimed", "window_closed", "
 
 ENDS: dict[str, str] = {JobState.SUCCEEDED: "job_succeeded", JobState.FAILED: "job_failed"}
 """Kinds of notices about ends."""
+
+NOT_BEFORE_ITS_START = Greatest(Now(), F("started_at"))
+"""The time of an end, also where the clock was set back since the start."""
 
 REFUSALS = 3
 """How often in a row a job is requeued after its node refused it."""
@@ -212,7 +215,7 @@ def _begin_columns(job: Job, state: str, done: bool) -> dict[str, Any]:
 def _end_columns(job: Job, tasks: Sequence[Task], decisive: Task) -> dict[str, Any]:
     starts = [task.started_at for task in tasks if task.started_at]
     began = job.started_at or min(starts, default=None)
-    return {"started_at": began, "ended_at": Now(), "exit_code": decisive.exit_code}
+    return {"started_at": began, "ended_at": NOT_BEFORE_ITS_START, "exit_code": decisive.exit_code}
 
 
 def _another_try(job: Job, because: str) -> dict[str, Any] | None:
@@ -262,4 +265,4 @@ def _times(step: str) -> dict[str, Any]:
         return {"started_at": Now(), "lost_at": None, "settled": None}
     if step == TaskState.LOST:
         return {"lost_at": Now()}
-    return {"ended_at": Now()} if step in TASK_FINAL else {}
+    return {"ended_at": NOT_BEFORE_ITS_START} if step in TASK_FINAL else {}

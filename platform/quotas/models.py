@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import F, Q, Sum
-from django.db.models.functions import Coalesce, Now
+from django.db.models.functions import Coalesce, Greatest, Now
 from django.utils.translation import gettext_lazy as _
 
 from accounts.models import Team, User
@@ -121,7 +121,8 @@ class HoldingQuerySet(models.QuerySet["Holding"]):
         return {tuple(row[: len(keys)]): (row[-3], row[-2], row[-1]) for row in rows}
 
     def release(self) -> int:
-        return self.live().update(released_at=Now())
+        """End them now; not before they began, where the clock was set back since."""
+        return self.live().update(released_at=Greatest(Now(), F("held_from")))
 
 
 class Holding(models.Model):

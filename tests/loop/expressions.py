@@ -11,7 +11,7 @@ from uuid import UUID
 
 from django.db.models import Aggregate, Case, Count, Exists, F, Func, Max, Model, OuterRef, Q, QuerySet, Sum, Value
 from django.db.models.expressions import CombinedExpression, DatabaseDefault
-from django.db.models.functions import Cast, Coalesce, Now
+from django.db.models.functions import Cast, Coalesce, Greatest, Now
 
 from jobs.models import Job
 from tests.loop.database import INDEXED, Database, Row
@@ -98,6 +98,8 @@ class Reader:
         if isinstance(expression, CombinedExpression):
             combine = {"+": operator.add, "-": operator.sub}[expression.connector]
             return lambda row: combine(*(part(row) for part in parts))
+        if isinstance(expression, Greatest):
+            return lambda row: max(value for part in parts if (value := part(row)) is not None)
         if isinstance(expression, Cast):
             return parts[0]
         said = expression.extra.get("template") or expression.extra.get("function") or expression.template

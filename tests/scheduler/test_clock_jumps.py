@@ -10,7 +10,9 @@ from accounts.models import ApiToken
 from accounts.services import create_token
 from common import locks, steady_clock
 from common.steady_clock import SteadyClock, steady_now
-from jobs.models import IdempotencyKey
+from jobs.models import IdempotencyKey, Job, Task
+from jobs.states import JobState
+from quotas.models import Holding
 from scheduler.lease import acquire, record_success
 from scheduler.loading.snapshots import load_world
 from scheduler.models import Lease
@@ -75,3 +77,17 @@ def test_the_jump_is_put_down_for_the_admin():
     steady_now()
     record_success("cycle", epoch, 3)
     assert Lease.objects.get().clock_jump_s == 0
+
+
+@pytest.mark.parametrize("hours", [1, 24])
+def test_a_job_ends_and_frees_its_card_while_the_clock_is_set_back(hours):
+    job = make.job(make.cast().ada, gpu="1/4")
+    make.start(job)
+    later = timezone.now() + timedelta(hours=hours)  # when it began, by the clock of then
+    Job.objects.update(started_at=later)
+    Task.objects.update(started_at=later, assigned_at=later)
+    Holding.objects.update(held_from=later)
+    ended = make.end(job)
+    task = ended.newest_tasks.get()
+    assert (ended.state, ended.ended_at, task.ended_at) == (JobState.SUCCEEDED, later, later)
+    assert not Holding.objects.live().exists()
