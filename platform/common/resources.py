@@ -238,16 +238,20 @@ def show_place(index: int) -> str:
 
 
 def show_memory(mib: int, *, up: bool | None = None) -> str:
-    """Format MiB in decimal units: "17 GB". up: round so, not to the nearest."""
-    n_bytes = mib * MIB
-    for unit, size in (("TB", 10**12), ("GB", 10**9)):
-        if n_bytes >= size:
-            return f"{_plain(Decimal(_round(n_bytes * 10, size, up)) / 10)} {unit}"
-    return f"{_round(n_bytes, 10**6, up)} MB"
+    """Format MiB in decimal units: "17 GB". up: not to the nearest; False: the most to ask for that this many hold;
+    True: the least that takes as many, so that what is asked for is shown as it was written.
+    """
+    for unit, tenth in (("TB", 10**11), ("GB", 10**8)):
+        if mib * MIB >= 10 * tenth:
+            return f"{_plain(Decimal(_count_steps(mib, tenth, up)) / 10)} {unit}"
+    return f"{_count_steps(mib, 10**6, up)} MB"
 
 
-def _round(amount: int, unit: int, up: bool | None) -> int:
-    return (amount + {None: unit // 2, False: 0, True: unit - 1}[up]) // unit
+def _count_steps(mib: int, step: int, up: bool | None) -> int:
+    """Return how many steps of so many bytes it is. up: see show_memory."""
+    if up:
+        return max((mib - 1) * MIB // step + 1, 0)
+    return (mib * MIB + (step // 2 if up is None else 0)) // step
 
 
 def show_cpu(milli: int) -> str:

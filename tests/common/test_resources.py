@@ -11,6 +11,7 @@ from common.resources import (
     Slice,
     cpu_text,
     duration_text,
+    gb_to_mib,
     gpu_milli,
     matches_model,
     memory_text,
@@ -370,3 +371,12 @@ def test_memory_is_shown_in_decimal_units(mib, text):
 def test_cpu_and_durations_are_shown_short():
     assert [show_cpu(n) for n in (2000, 500, 250)] == ["2", "0.5", "0.25"]
     assert [show_duration(n) for n in (0, 45, 5400, 259_200, 187_261)] == ["0s", "45s", "1h30m", "3d", "2d4h"]
+
+
+@given(st.integers(10, 9999))
+def test_a_slice_is_shown_as_it_was_asked_for_and_one_mib_less_as_less(tenths):
+    gb = Decimal(tenths) / 10
+    need = gb_to_mib(gb)
+    text = show_memory(need, up=True)
+    assert text == show_memory(need, up=False) != show_memory(need - 1, up=False)
+    assert text == f"{gb.normalize():f} GB"

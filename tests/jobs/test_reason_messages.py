@@ -19,7 +19,7 @@ from jobs.states import REASONS
                 "code": "no_fit_now",
                 "params": {"resource": "gpus", "free": 0, "ask": 1, "free_mib": 1990, "need_mib": 3815},
             },
-            "no card has enough free memory: the best has 2.1 GB free, and the slice needs 4 GB",
+            "no card has enough free memory: the best has 2 GB free, and the slice needs 4 GB",
         ),
         (
             {
