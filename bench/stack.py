@@ -36,9 +36,18 @@ class ApiError(Exception):
 class Stack:
     """A running platform. `url` is the portal's; `api` speaks with a token of the first admin."""
 
-    def __init__(self, data: Path, port: int, gpus: str = "2xV100-32GB", cluster: Mapping[str, str] | None = None):
-        """cluster: what to set besides where its jobs are pods of the cluster that KUBECONFIG names."""
-        self.data, self.port, self.gpus, self.cluster = data, port, gpus, cluster
+    def __init__(
+        self,
+        data: Path,
+        port: int,
+        gpus: str = "2xV100-32GB",
+        cluster: Mapping[str, str] | None = None,
+        variables: Mapping[str, str] | None = None,
+    ):
+        """cluster: what to set besides where its jobs are pods of the cluster that KUBECONFIG names. variables: of all
+        its processes.
+        """
+        self.data, self.port, self.gpus, self.cluster, self.variables = data, port, gpus, cluster, variables or {}
         self.url = f"http://localhost:{port}"
         self.process: subprocess.Popen | None = None
         self.login_link = ""
@@ -55,7 +64,7 @@ class Stack:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            env={**clean, **(self.cluster or {})},
+            env={**clean, **(self.cluster or {}), **self.variables},
             start_new_session=True,
         )
         self._read_banner(began + START_WITHIN_S)
@@ -142,8 +151,9 @@ class Stack:
             return
         ask = "/jobs?state=queued,starting,running&limit=500&kind="
         jobs = [job for kind in ("batch", "interactive") for job in self.api("GET", ask + kind)["results"]]
-        for job in jobs:
-            self.api("POST", f"/jobs/{job['id']}:stop")
+        for first in range(0, len(jobs), 100):  # as many as one call takes
+            ids = [job["id"] for job in jobs[first : first + 100]]
+            self.api("POST", "/jobs:stop", {"ids": ids}, timeout=60)
         for job in jobs:
             self.wait_for(job["id"], *ENDED)
 
