@@ -42,13 +42,14 @@ def set_queue_positions(cycle: Cycle, line: list[WaitingJob]) -> None:
     jobs = [*line, *cycle.blocked]
     lengths, seen = Counter([job.pool for job in jobs]), [0] * cycle.snapshot.held.shape[1]
     in_several: defaultdict[int, list[Standing]] = defaultdict(list)
+    positions, in_line = cycle.plan.positions, len(line)
     for index, job in enumerate(jobs):
-        seen[job.pool] = position = seen[job.pool] + 1
+        pool = job.pool
+        seen[pool] = position = seen[pool] + 1
         if job.choice < 0:
-            cycle.plan.positions[job.job] = position, lengths[job.pool]
+            positions[job.job] = position, lengths[pool]
         else:
-            standing = index >= len(line), position.bit_length(), job.choice, position, job
-            in_several[job.job].append(standing)
+            in_several[job.job].append((index >= in_line, position.bit_length(), job.choice, position, job))
     if in_several:
         tell_of_one_pool(cycle, in_several, lengths)
 
@@ -67,9 +68,9 @@ def tell_of_one_pool(cycle: Cycle, in_several: Mapping[int, list[Standing]], len
         serves = any(why.reason == "making_room" for why in cycle.refusals_of(job))
         return not serves, standing[0], reserved.get((job.job, job.choice), inf), *standing[1:-1]
 
+    plan = cycle.plan
     for number, standings in in_several.items():
         standings.sort(key=order if number in served else None)
-        position, told = standings[0][3:]
-        cycle.plan.refusals[number] = cycle.refusals_of(told)
-        cycle.plan.positions[number] = position, lengths[told.pool]
-        cycle.plan.places[number] = [(job.pool, n, lengths[job.pool]) for *_, n, job in standings]
+        places = [(job.pool, n, lengths[job.pool]) for _, _, _, n, job in standings]
+        plan.refusals[number] = cycle.refusals_of(standings[0][4])
+        plan.positions[number], plan.places[number] = places[0][1:], places

@@ -26,7 +26,8 @@ MAX_OWNER_RESERVATIONS = 64
 
 def start_waiting_jobs(cycle: Cycle) -> list[WaitingJob]:
     """Start jobs that disturb nobody, and return those that wait for capacity, in order."""
-    lines = WaitingLines(len(cycle.snapshot.kind_names))
+    usual = max(own.reservations for own in cycle.policy.pools or (cycle.policy,))
+    lines = WaitingLines(len(cycle.snapshot.kind_names), max(usual, MAX_OWNER_RESERVATIONS))
     waiting: list[WaitingJob] = []
     owners, borrowers = _split_by_guarantee(cycle)
     known, choices = EqualJobResults(cycle, lines, waiting), PreferredPools(cycle, owners)
@@ -70,9 +71,15 @@ class PreferredPools:
             if job.choice >= 0:
                 self._records[job.job].append(job)
                 self._to_come[job.job] = self._to_come.get(job.job, 0) | 1 << job.choice
+        self._alike = {(id(job.gang), job.pool): job for records in self._records.values() for job in records}
+        """A record of each shape in each pool."""
+        self._looked_at = -1
+        self._all_full = False
 
     def may_start_first(self, job: WaitingJob) -> bool:
         """Check whether the job may still start in a pool that it prefers to this one."""
+        if self._is_full():
+            return False
         to_come = self._to_come[job.job]
         if not to_come & ((1 << job.choice) - 1):
             return False
@@ -80,6 +87,17 @@ class PreferredPools:
             other.choice < job.choice and to_come >> other.choice & 1 and _may_start(self._cycle, other)
             for other in self._records[job.job]
         )
+
+    def _is_full(self) -> bool:
+        """Check whether nothing of any shape fits anywhere any more. Within a cycle, room only shrinks."""
+        version = self._cycle.snapshot.version
+        if not self._all_full and self._looked_at != version:
+            self._looked_at = version
+            shapes = ((job, self._cycle.job_class(job)) for job in self._alike.values())
+            self._all_full = all(
+                shape.blocked_from == -inf or _fits_nowhere(self._cycle, job, shape) for job, shape in shapes
+            )
+        return self._all_full
 
     def is_started(self, job: WaitingJob) -> bool:
         """Note that the record's turn has come; True if the job has started in another pool."""
@@ -114,7 +132,7 @@ class EqualJobResults:
         if self._version != cycle.snapshot.version:
             self._version, self._results = cycle.snapshot.version, {}
         known = self._results.get(_equal_job_key(job))
-        if known is None or cycle.reservation_plan.is_first_in_line(job):
+        if known is None or (job.choice >= 0 and cycle.reservation_plan.is_first_in_line(job)):
             return False
         if isinstance(known, list):
             cycle.block(job, known)
@@ -157,10 +175,14 @@ def _split_by_guarantee(cycle: Cycle) -> tuple[list[WaitingJob], list[WaitingJob
 
 
 class WaitingLines:
-    """Jobs in line by pool and claim, a bit mask over kinds of cards."""
+    """Jobs in line by pool and claim, a bit mask over kinds of cards.
 
-    def __init__(self, kinds: int):
+    most_reserved: how many of a claim may get reservations at most.
+    """
+
+    def __init__(self, kinds: int, most_reserved: int):
         self._cpu = 1 << kinds
+        self.most_reserved = most_reserved
         self._claims: defaultdict[int, Counter[int]] = defaultdict(Counter)
 
     def join(self, pool: int, claim: int) -> tuple[int, int]:
@@ -238,10 +260,9 @@ def _join_line(cycle: Cycle, lines: WaitingLines, job: WaitingJob, shape: JobCla
     first = [Refusal("ahead_in_queue", {"n": ahead})] if ahead and cycle.cycle_memo.explains else []
     for_cells = shape.cells_blocked_from and shape.cell_refusals(job, cycle.stays_until(job))
     cycle.set_refusals(job, first + (for_cells or shape.blocked_by))
-    usual = cycle.policy.for_pool(job.pool).reservations
-    if before < max(usual, MAX_OWNER_RESERVATIONS) and before < _reservation_limit(cycle, job):
+    if before < lines.most_reserved and before < _reservation_limit(cycle, job):
         cycle.reservation_plan.reserve(job, shape.demand, cycle.cell_constraint(job, shape.demand))
-    elif shape.blocked_from == -inf and not cycle.cycle_memo.explains and not cycle.snapshot.windows:
+    elif not cycle.cycle_memo.explains and shape.blocked_from == -inf and not cycle.snapshot.windows:
         demand = shape.demand
         alike = demand.most[GPU_MILLI] == demand.least[GPU_MILLI]  # else another may claim other kinds
         shape.skips_line = alike and cycle.policy.for_pool(job.pool).stop_longer is None

@@ -83,8 +83,8 @@ class Cycle:
         """Jobs that wait for something other than capacity."""
         self.started_elsewhere: set[int] = set()
         """Jobs with records in several pools of which one started: the others wait no more."""
-        self._refusals: dict[int, dict[int, list[Refusal]]] = {}
-        """{job with records in several pools: {choice: refusals}}."""
+        self._refusals: dict[tuple[int, int], list[Refusal]] = {}
+        """{(job with records in several pools, choice): refusals}."""
         self.leaving = {job.job for job in snapshot.running if job.leaving}
         self.making_room_for: set[int] = set()
         """Jobs for which room is being made."""
@@ -278,7 +278,6 @@ class Cycle:
     def _leave_other_lines(self, job: WaitingJob) -> None:
         """Let a job that starts wait in no other pool."""
         self.started_elsewhere.add(job.job)
-        self._refusals.pop(job.job, None)
         if self.reservation_plan.is_first_in_line(job):
             self.plan.given_up[job.job] = self.reservation_plan.drop(job.job)
 
@@ -291,11 +290,11 @@ class Cycle:
         if job.choice < 0:
             self.plan.refusals[job.job] = refusals
         else:
-            self._refusals.setdefault(job.job, {})[job.choice] = refusals
+            self._refusals[job.job, job.choice] = refusals
 
     def refusals_of(self, job: WaitingJob) -> list[Refusal]:
         """Return why the job waits in its pool, once that is known."""
-        return self.plan.refusals[job.job] if job.choice < 0 else self._refusals[job.job][job.choice]
+        return self.plan.refusals[job.job] if job.choice < 0 else self._refusals[job.job, job.choice]
 
     def _cached_until_change(self, question: tuple, ask: Callable[[], Any]) -> Any:
         """Return the cached answer; recompute it once the snapshot changed."""

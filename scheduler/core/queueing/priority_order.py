@@ -55,14 +55,15 @@ def order_jobs(
         if tree.is_stale() and (key := tree.key()) != old:
             heapreplace(heap, (key, place, tree))
             continue
-        if tree.first().choice > 0 and paused.must_pause(tree):
+        stream, version = tree.first(), snapshot.version
+        if stream.jobs[-1].choice > 0 and paused.must_pause(tree):
             heap = paused.pause(tree, heap)
             continue
         for turn in range(tree.uncontested() if _is_first(heap, 4) else 1):
-            if turn and tree.first().choice > 0 and paused.must_pause(tree):
+            if turn and stream.jobs[-1].choice > 0 and paused.must_pause(tree):
                 break
-            yield tree.pop()
-            if tree.is_stale():
+            yield stream.pop()
+            if snapshot.version != version:
                 break
         if tree.advance():
             heapreplace(heap, (tree.key(), place, tree))
@@ -144,12 +145,12 @@ class _PausedLines:
         self._passed: WaitingJob | None = None
 
     def must_pause(self, tree: "_TeamTree") -> bool:
-        job = tree.first()
+        job = tree.first().jobs[-1]
         return tree.pool != ANY_POOL and job is not self._passed and self._depends(job)
 
     def pause(self, tree: "_TeamTree", heap: list[tuple]) -> list[tuple]:
         """Return the heap without the trees of this one's pool."""
-        self.lines[tree.pool] = tree.first(), [entry for entry in heap if entry[2].pool == tree.pool]
+        self.lines[tree.pool] = tree.first().jobs[-1], [entry for entry in heap if entry[2].pool == tree.pool]
         rest = [entry for entry in heap if entry[2].pool != tree.pool]
         heapify(rest)
         return rest
@@ -194,12 +195,9 @@ class _TeamTree:
         """Return how many jobs may be popped while the snapshot is unchanged."""
         return len(self._heap[0][2].jobs) if _is_first(self._heap, 3) else 1
 
-    def first(self) -> WaitingJob:
-        return self._heap[0][2].jobs[-1]
-
-    def pop(self) -> WaitingJob:
-        """Remove the next job; call `go_on` before the next key."""
-        return self._heap[0][2].pop()
+    def first(self) -> "_JobStream":
+        """Return the stream of the next job; after its `pop`, call `advance` before the next key."""
+        return self._heap[0][2]
 
     def advance(self) -> bool:
         """Update the heap, and return whether jobs are left."""
