@@ -6,6 +6,7 @@ the job's own page; and where there is JSON of the same, that too.
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -29,6 +30,8 @@ OUTCOMES = {"starts": NOW, "waits": WAITS, "never": NEVER}
 MARKS = {"●": NOW, "◐": WAITS, "✕": NEVER}
 TIMES = re.compile(r"(?:[A-Z][a-z]{2} )?\d?\d:\d\d")
 """Of a range in words: 12:08, or Sun 12:08."""
+ALSO = re.compile(r"It also waits in .*")
+"""Beside a reason: in which other pools the job waits, too."""
 
 
 class Undone(Exception):
@@ -118,11 +121,11 @@ class WaitingRow:
 
 @dataclass(frozen=True)
 class Queue:
-    """answer: its first line. rows: of ada's team's jobs that wait."""
+    """answer: its first line. rows: {job: {pool: its row there}} of ada's team's jobs that wait."""
 
     answer: str
     pools: dict[str, PoolNumbers]
-    rows: dict[str, WaitingRow]
+    rows: dict[str, dict[str, WaitingRow]]
 
 
 @dataclass(frozen=True)
@@ -136,6 +139,12 @@ class JobPage:
     reason: str
     further: list[str]
     starts: str
+
+    @property
+    def pool(self) -> str:
+        """Where it has the place that the page tells."""
+        found = re.search(r"in pool ([\w-]+)", self.sentence)
+        return found[1] if found else ""
 
     @property
     def is_waiting(self) -> bool:
@@ -183,7 +192,7 @@ class Doors:
 
     def queue(self) -> Queue:
         page = self._page(reverse("queue"))
-        pools, rows = {}, {}
+        pools, rows = {}, defaultdict(dict)
         for section in page.find_all("section", class_="stack"):
             name = section.attributes.get("id", "").removeprefix("pool-")
             free, total = re.search(r"GPUs free: (\S+) of (\S+)", section.find(class_="line-up").text).groups()
@@ -191,8 +200,8 @@ class Doors:
             for table in section.find_all("table", class_="is-waiting"):
                 for row in table.find("tbody").find_all("tr"):
                     cells = [cell.text for cell in row.find_all("td")]
-                    if row.attributes.get("id"):
-                        rows[row.attributes["id"]] = WaitingRow(cells[0], cells[4], cells[5])
+                    if job := re.search(r"job-\d+", cells[1]):
+                        rows[job[0]][name] = WaitingRow(cells[0], ALSO.sub("", cells[4]).strip(), cells[5])
         return Queue(page.find(id="answer").text, pools, rows)
 
     def job(self, job_id: str) -> JobPage:
@@ -283,9 +292,14 @@ class Doors:
             return Told(REFUSED, " ".join(found.stderr.split())), Told(REFUSED, self.answers[-1].get("detail", ""))
         return _read_plan(found.stdout), _read_plan_answer(self.answers[-1])
 
-    def queue_in_terminal(self) -> dict[str, WaitingRow]:
-        lines = [re.split(r"\s{2,}", line.strip()) for line in self.tessera("queue").stdout.splitlines()[1:]]
-        return {line[2]: WaitingRow(line[1], line[8], "") for line in lines if len(line) > 8 and line[5] == "queued"}
+    def queue_in_terminal(self) -> dict[str, dict[str, WaitingRow]]:
+        """{job: {pool: its row there}}."""
+        rows = defaultdict(dict)
+        for line in self.tessera("queue").stdout.splitlines()[1:]:
+            cells = re.split(r"\s{2,}", line.strip())
+            if len(cells) > 8 and cells[5] == "queued":
+                rows[cells[2]] |= dict.fromkeys(cells[0].split(","), WaitingRow(cells[1], cells[8], ""))
+        return rows
 
     def why(self, job_id: str) -> tuple[Told, dict]:
         """What `tessera why` prints of a waiting job, and what the API answers of its wait."""
@@ -293,7 +307,7 @@ class Doors:
         wait = next(answer for answer in self.answers if "reasons" in answer)
         levers = [line[10:].rpartition(": ") for line in lines if line.startswith(("  sooner", " " * 10))]
         until = next((n for n, line in enumerate(lines) if line.startswith("as of")), len(lines))
-        first = [line for line in lines[1:until] if not line.startswith(("It will start", "It is held"))]
+        first = [line for line in lines[1:until] if not line.startswith(("It will start", "It is held", "It also"))]
         start = next((line for line in lines if line.startswith("It will start")), "")
         words = [Lever(words, start) for words, _, start in levers]
         return Told(WAITS, lines[0] + " " + start, [line.strip() for line in first], words), wait

@@ -59,7 +59,7 @@ class Scene:
     free: dict[str, PoolNumbers]
     capacity: dict[str, dict]
     queue: Queue
-    queue_in_terminal: dict[str, WaitingRow]
+    queue_in_terminal: dict[str, dict[str, WaitingRow]]
 
 
 def find_contradictions(world: RandomWorld, doors: Doors) -> Iterator[str]:
@@ -172,7 +172,8 @@ def check_may_start(world: RandomWorld, doors: Doors, scene: Scene) -> Iterator[
             yield f"2: the headline is {scene.home.headline!r}, and of {least.said} the form says {said.words}"
         if said.verdict == NOW and not may:
             yield f"3: `free` says that {row.may} may start in {pool}, and of {least.said} the form says {said.words}"
-        if may >= (0.125 if pool == "dev" else 1) and said.verdict != NOW:
+        whole = Ask("1", pool)  # a card that is lent may start where no slice does
+        if may >= (0.125 if pool == "dev" else 1) and NOW not in (said.verdict, doors.form(whole).verdict):
             yield (
                 f"3: `free` says that {row.may} may start in {pool}, and of {least.said} the form says {said.words} "
                 f"{said.reasons}"
@@ -293,7 +294,7 @@ def same_reason(first: str, second: str) -> bool:
 
 def check_waiting_job(doors: Doors, scene: Scene, job_id: str) -> Iterator[str]:
     page, (printed, wait) = doors.job(job_id), doors.why(job_id)
-    row, in_terminal = scene.queue.rows[job_id], scene.queue_in_terminal[job_id]
+    row, in_terminal = scene.queue.rows[job_id][page.pool], scene.queue_in_terminal[job_id][page.pool]
     reasons = {
         "page": page.reason,
         "queue": row.reason,
@@ -364,16 +365,24 @@ def check_queue(world: RandomWorld, scene: Scene) -> Iterator[str]:
     waiting = Job.objects.filter(state=JobState.QUEUED, stop_requested_at=None)
     if answer.startswith("Nothing is waiting") and waiting.exists():
         yield f"7: {answer!r}, and {waiting.count()} jobs wait"
-    for job in waiting.filter(team=world.nlp).select_related("pool"):
-        row, here = rows[job.public_id], scene.free[job.pool.name]
-        total = re.search(r"(\d+) free (?:in all|in total)", row.reason)
-        if total and "GPU" in row.reason and int(total[1]) < int(here.whole):
-            yield f"7: {job.public_id} waits, since {row.reason!r}, beside {here.whole} whole cards free"
-        best = re.search(r"the best has (\S+ [MG]B) free", row.reason)
-        if best and here.largest != "–" and bytes_of(best[1]) < bytes_of(here.largest):
-            yield f"7: {job.public_id} waits, since {row.reason!r}, beside a slice of {here.largest}"
-        if row.reason.startswith("free resources") and not number_of(pools[job.pool.name].free):
-            yield f"7: {job.public_id} waits, since {row.reason!r}, beside no free GPU"
+    for job in waiting.filter(team=world.nlp):
+        if not rows[job.public_id]:
+            yield f"7: {job.public_id} waits, and is in no queue"
+        for pool, row in rows[job.public_id].items():
+            for denial in check_beside(row.reason, scene.free[pool], pools[pool]):
+                yield f"7: {job.public_id} waits in {pool}, since {row.reason!r}, beside {denial}"
+
+
+def check_beside(reason: str, here: PoolNumbers, in_queue: PoolNumbers) -> Iterator[str]:
+    """Yield what of the numbers of a pool denies a reason to wait there."""
+    total = re.search(r"(\d+) free (?:in all|in total)", reason)
+    if total and "GPU" in reason and int(total[1]) < int(here.whole):
+        yield f"{here.whole} whole cards free"
+    best = re.search(r"the best has (\S+ [MG]B) free", reason)
+    if best and here.largest != "–" and bytes_of(best[1]) < bytes_of(here.largest):
+        yield f"a slice of {here.largest}"
+    if reason.startswith("free resources") and not number_of(in_queue.free):
+        yield "no free GPU"
 
 
 def bytes_of(text: str) -> float:

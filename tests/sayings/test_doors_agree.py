@@ -23,7 +23,7 @@ from tests.sayings.relations import find_contradictions
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db]
 
-WORLDS = os.environ.get("TESSERA_WORLDS", "0:40")
+WORLDS = os.environ.get("TESSERA_WORLDS", "0:30")
 """Which worlds: a range of seeds. All 500: TESSERA_WORLDS=0:500 bin/test -m slow tests/sayings."""
 SEEDS = range(12)
 """Worlds in which a planted contradiction is looked for, until it is found."""
