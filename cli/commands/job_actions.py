@@ -106,7 +106,9 @@ def settle(
 
 
 def _read_value(text: str) -> object:
-    """Read a value as YAML would: numbers and true or false are no text."""
+    """Read a value as YAML would: numbers and true or false are no text, and nothing is as if it had not been set."""
+    if not text:
+        return None
     if text.isascii() and text.isdigit():
         return int(text)
     return text == "true" if text in ("true", "false") else text

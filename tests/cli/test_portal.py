@@ -147,3 +147,13 @@ def test_signing_out_leaves_nothing(ada):
     assert "tes_" in config_file().read_text()
     ada("logout")
     assert "tes_" not in config_file().read_text() and ada("ps").exit_code == 4
+
+
+def test_a_job_is_put_in_one_pool_and_back_in_all(ada, cast):
+    make.start(make.job(cast.eve, gpu="1", pool="train")), make.start(make.job(cast.eve, gpu="1", pool="dev"))
+    job = make.job(cast.ada, gpu="1")
+    assert ada("change", job.public_id, "pool=dev").exit_code == 0 and Job.objects.get(pk=job.pk).choices == []
+    assert ada("change", job.public_id, "pool=").exit_code == 0
+    assert Job.objects.get(pk=job.pk).pool_names == ["train", "dev"]
+    assert "train,dev" in ada("queue").stdout
+    assert "It also waits in dev, and starts in the first with room." in ada("why", job.public_id).stdout
