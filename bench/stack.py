@@ -204,9 +204,9 @@ def running_stack(
             stack.start()
             yield stack
         finally:
+            held.callback(stack.stop)  # also where a job cannot be ended
             with suppress(OSError):  # it may be down
                 stack.end_jobs()
-            stack.stop()
 
 
 @contextmanager
