@@ -1,6 +1,6 @@
-"""Remember possible drafts: people submit many alike, and checks load the cluster.
+"""Remember which drafts are possible: people submit many alike, and checks load the cluster.
 
-Successes are kept for KEPT_S while other rows stay the same; nodes and cards are checked once in LOOK_S.
+Verdicts are kept for KEPT_S while other rows stay the same; nodes and cards are read once in REFRESH_S.
 """
 
 import json
@@ -10,6 +10,7 @@ from functools import cache
 
 from django.db.models import BigIntegerField, Func
 
+from common.errors import Impossible
 from jobs.submit import Draft
 from scheduler.loading.json_rows import Statement, build_sums, load_sums
 from scheduler.loading.row_cache import ROW_VERSION, list_tables
@@ -22,19 +23,34 @@ OF_WORK = {"queue", "holders", "holdings"}
 """Tables that change often and never make a job impossible."""
 
 State = dict[str, tuple[int, str | None]]
-CachedChecks = dict[tuple[object, ...], float]
+CachedChecks = dict[tuple[object, ...], tuple[float, Impossible | None]]
 _last: tuple[State, CachedChecks] = {}, {}
-"""Per process: table states, and {draft: possible until}."""
+"""Per process: table states, and {draft: (known until, why it is impossible)}."""
 _machines: tuple[float, State] = -REFRESH_S, {}
 """Per process: when nodes and cards were last read, and their state."""
 
 
 def check_once(draft: Draft, judge: Callable[[Draft], None]) -> None:
-    """Call `judge`, which may raise, unless a similar draft passed recently."""
-    known, key = _load_checks(), key_of(draft)
-    if known.get(key, 0.0) < time.monotonic():
+    """Call `judge`, which may raise Impossible, unless a similar draft was judged recently.
+
+    What is impossible in the pool that a person named is judged each time; else other pools may suit, and each submit
+    would ask again.
+    """
+    checks, key = _load_checks(), key_of(draft)
+    until, refusal = checks.get(key, (0.0, None))
+    if until < time.monotonic() or (refusal is not None and draft.spec.pool):
+        refusal = _judge(draft, judge)
+        checks[key] = time.monotonic() + KEPT_S, refusal
+    if refusal is not None:
+        raise refusal.with_traceback(None)
+
+
+def _judge(draft: Draft, judge: Callable[[Draft], None]) -> Impossible | None:
+    try:
         judge(draft)
-        known[key] = time.monotonic() + KEPT_S
+    except Impossible as refusal:
+        return refusal
+    return None
 
 
 def _load_checks() -> CachedChecks:

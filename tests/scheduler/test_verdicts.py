@@ -89,3 +89,19 @@ def test_what_was_impossible_is_judged_each_time(cast, looks):
         with pytest.raises(Impossible):
             submit(cast.ada, gpu="9")
     assert len(looks) == 2
+
+
+def test_a_pool_that_does_not_suit_is_asked_once_by_those_who_name_none(cast, looks):
+    """A slice is possible in `dev` only."""
+    for _ in range(3):
+        assert submit(cast.ada, gpu="1/4", pool=None).pool == cast.dev
+    assert len(looks) == 2
+
+
+def test_a_job_that_suits_no_pool_is_possible_once_a_limit_is_gone(cast):
+    Quota.objects.filter(team=cast.nlp).update(gpu_milli_limit=500)
+    for _ in range(2):
+        with pytest.raises(Impossible):
+            submit(cast.ada, gpu="1", pool=None)
+    Quota.objects.filter(team=cast.nlp).update(gpu_milli_limit=None)
+    submit(cast.ada, gpu="1", pool=None)
