@@ -109,13 +109,14 @@ def answer(waiting: list[QueueRow], active: int, rooms: list[PoolCapacity], sell
     if not waiting:
         free = gpu_sum(sum(room.free_milli for room in rooms))
         return _("Nothing is waiting. GPUs free: %(gpus)s.") % {"gpus": free}
-    asked = gpu_sum(sum(asked_milli(row, sellable.get(row.pool, 0)) for row in waiting))
+    asked = sum(asked_milli(row, sellable.get(row.pool, 0)) for row in waiting)
+    gpus = ngettext("%(count)s GPU", "%(count)s GPUs", 1 if asked == 1000 else 2) % {"count": gpu_sum(asked)}
     words = ngettext(
-        "%(count)s job is waiting for %(gpus)s GPUs; %(active)s running.",
-        "%(count)s jobs are waiting for %(gpus)s GPUs; %(active)s running.",
+        "%(count)s job is waiting for %(gpus)s; %(active)s running.",
+        "%(count)s jobs are waiting for %(gpus)s; %(active)s running.",
         len(waiting),
     )
-    return words % {"count": len(waiting), "gpus": asked, "active": active}
+    return words % {"count": len(waiting), "gpus": gpus, "active": active}
 
 
 def asked_milli(row: QueueRow, sellable: int) -> int:

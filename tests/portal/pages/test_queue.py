@@ -38,10 +38,12 @@ def wait(person, position=1, code="held", **spec):
 
 
 def test_the_first_line_says_what_waits_for_how_much(cast, look):
+    wait(cast.ada, gpu="1", pool="train")
+    assert "1 job is waiting for 1 GPU; 0 running." in look(cast.ada)
     wait(cast.ada, gpu="1/4", pool="dev")
-    wait(cast.ada, gpu="2", pool="train")
+    wait(cast.ada, gpu="1", pool="train")
     make.start(make.job(cast.ada, gpu="1/4", pool="dev"))
-    assert "2 jobs are waiting for 2.25 GPUs; 1 running." in look(cast.ada)
+    assert "3 jobs are waiting for 2.25 GPUs; 1 running." in look(cast.ada)
 
 
 def test_an_empty_queue_says_what_is_free(cast, look):
