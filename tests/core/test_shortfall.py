@@ -91,7 +91,7 @@ def test_where_nothing_is_free_no_free_resources_are_called_promised():
 def test_what_is_free_is_never_told_in_the_digits_of_what_is_needed():
     """4.29 GB free and 4.3 GB needed: of both it was said that they are 4.3."""
     params = {"free_mib": 4093, "need_mib": 4101, "resource": "gpu_milli"}
-    assert "the best has 4.2 GB free, and the slice needs 4.4 GB" in say(Refusal("no_fit_now", params))
+    assert "the best has 4.2 GB free, and the slice needs 4.3 GB" in say(Refusal("no_fit_now", params))
 
 
 @pytest.mark.parametrize("seed", range(200))

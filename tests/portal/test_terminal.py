@@ -1,5 +1,6 @@
 """The web terminal on real shells: typed, shown, resized, found again, and closed with a reason."""
 
+import asyncio
 import json
 from contextlib import asynccontextmanager
 
@@ -39,10 +40,23 @@ def access(settings, monkeypatch):
 
 
 @pytest.fixture(autouse=True)
-async def nothing_left(access):
+async def nothing_left(access, monkeypatch):
+    """Wait for shells that close: the thread that records their end would wait for this test's loop for ever."""
+    closing, close = [], shells.Shell.close
+
+    async def noted_close(shell, end):
+        closing.append(done := asyncio.Event())
+        try:
+            await close(shell, end)
+        finally:
+            done.set()
+
+    monkeypatch.setattr(shells.Shell, "close", noted_close)
     yield
     for shell in list(shells._shells.values()):
         await shell.close(shells.End("left"))
+    for done in closing:
+        await asyncio.wait_for(done.wait(), 10)
     await sync_to_async(connections.close_all)()
 
 
