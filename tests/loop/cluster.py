@@ -5,7 +5,7 @@ from random import Random
 from typing import Any
 
 from accounts.models import Membership, Team, TeamRole, User
-from cluster.models import Gpu, Node, Pool, Window
+from cluster.models import Gpu, HighPriority, Node, Pool, Window
 from quotas.models import Quota, UserLimit
 from runtimes.contract.node import NodeView
 from tests.loop.database import Database
@@ -16,7 +16,11 @@ V100 = {"model": "V100-32GB", "product": "Tesla V100-SXM2-32GB", "memory_mib": 3
 
 def build_cluster(db: Database, dice: Random) -> None:
     """Two pools, some nodes, teams in two levels, three people, quotas, limits and hours of lending."""
-    pools = [fixed(Pool, 1, name="dev", shared=True, cpu_overcommit_percent=200), fixed(Pool, 2, name="train")]
+    free = {"high_priority": HighPriority.FREE}
+    pools = [
+        fixed(Pool, 1, name="dev", shared=True, cpu_overcommit_percent=200, **free),
+        fixed(Pool, 2, name="train", **free),
+    ]
     org = fixed(Team, 1, name="org", gid=2000)
     teams = [fixed(Team, pk, name=name, gid=2000 + pk, parent=org) for pk, name in ((2, "nlp"), (3, "vision"))]
     lone = fixed(Team, 4, name="bio", gid=2004)
