@@ -35,7 +35,8 @@ def test_each_submit_is_taken_once_or_told_when_to_try_again():
     assert {(answer.status, json.loads(answer.body)["code"]) for answer in refused} <= REASONS
     assert all(int(answer.headers["retry-after"]) >= 1 for answer in refused)
     assert sum(answer.status == 429 for answer in refused) >= 100 - 2 * 40  # a minute may end meanwhile
-    assert median(storm.pages_s) < max(0.5, 4 * median(storm.alone_s)), (storm.pages_s, storm.alone_s)
+    # Without lanes of their own pages took 15 times as long.
+    assert median(storm.pages_s) < max(0.5, 8 * median(storm.alone_s)), (storm.pages_s, storm.alone_s)
 
 
 def test_open_streams_hold_no_place_of_other_calls():

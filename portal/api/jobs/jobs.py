@@ -287,7 +287,8 @@ class JobWait(ApiView):
         """Show its queue position, why it waits and when it will start. A job that does not wait has no reasons."""
         job = find_job(request, job_id)
         if job.state != JobState.QUEUED:
-            return Response({"position": None, "of": None, "reasons": [], "as_of": None, "start": None})
+            nowhere: dict[str, Any] = {"pool": job.pool.name, "places": [], "position": None, "of": None}
+            return Response({**nowhere, "reasons": [], "as_of": None, "start": None})
         return Response({**show_wait(job), "start": show_start(load_forecasts([job]).get(job.pk))})
 
 

@@ -118,6 +118,8 @@ def test_wait_has_position_reasons_and_their_words(ada, cast):
     assert (wait["position"], wait["of"], wait["reasons"][0]["code"]) == (3, 11, "team_limit")
     assert wait["reasons"][0]["text"] == "the team is at its limit of GPUs: 1 of 1 used, ¼ needed"
     assert wait["reasons"][0]["params"]["ask"] == 250
+    make.start(job)
+    assert wait.keys() == (now := ada.get(f"jobs/{job.public_id}/wait").json()).keys() and now["reasons"] == []
 
 
 def test_events_tell_the_story_in_order_page_by_page(ada, cast):
