@@ -3,6 +3,7 @@
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from django.db.models import Prefetch, Q, prefetch_related_objects
 from drf_spectacular.utils import OpenApiResponse, extend_schema
