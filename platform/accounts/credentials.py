@@ -2,6 +2,7 @@
 
 from accounts.models import ApiToken, User
 from common.errors import NotSignedIn
+from common.locks import lock_rows
 
 
 def lock_credentials(user: User, made_by: ApiToken | None) -> None:
@@ -9,6 +10,6 @@ def lock_credentials(user: User, made_by: ApiToken | None) -> None:
 
     Raises NotSignedIn if the token that asks was revoked or has expired meanwhile.
     """
-    list(User.objects.select_for_update(no_key=True).filter(pk=user.pk).values_list("pk"))
+    lock_rows(User.objects.filter(pk=user.pk))
     if made_by is not None and not ApiToken.objects.live().filter(pk=made_by.pk).exists():
         raise NotSignedIn("bad_token")
