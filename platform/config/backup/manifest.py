@@ -10,7 +10,6 @@ from typing import Any
 
 NAME = "manifest.json"
 FORMAT = 1
-BLOCK = 1 << 20
 
 
 class Unusable(Exception):
@@ -85,7 +84,8 @@ def check_parts(folder: Path, manifest: Manifest) -> None:
     """Compare each part with its checksum. Raises Unusable."""
     for name, part in manifest.parts.items():
         try:
-            found = hash_file(folder / name)
+            with open(folder / name, "rb") as file:
+                found = hashlib.file_digest(file, "sha256").hexdigest()
         except OSError as error:
             raise Unusable(f"{folder} is damaged: {name}: {error.strerror}.", "Take another backup.") from None
         if found != part.sha256:
@@ -105,14 +105,6 @@ def check_version(manifest: Manifest, known: Mapping[str, set[str]]) -> None:
             f"It was made by a newer Tessera ({manifest.version}): this one does not know {newer[0]}.",
             f"Install Tessera {manifest.version} or newer, then restore.",
         )
-
-
-def hash_file(path: Path) -> str:
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        while block := file.read(BLOCK):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 def _checksum(told: Mapping[str, Any]) -> str:
