@@ -191,7 +191,9 @@ def build_gang(spec: JobSpec, pool: Pool) -> list[dict]:
 def _build_role(role: RoleSpec, pool: Pool) -> dict:
     cpu, memory = role.cpu_milli, role.memory_mib
     if cpu is None or memory is None:
-        usual_cpu, usual_memory = default_request(pool, measure_ask(role.gpu, kinds_of_cards(pool)))
+        usual_cpu, usual_memory = default_request(
+            pool, measure_ask(role.gpu, kinds_of_cards(pool)) if role.gpu.count else 0
+        )
         cpu, memory = usual_cpu if cpu is None else cpu, usual_memory if memory is None else memory
     request = {"gpu": role.gpu.text, "cpu_milli": cpu, "memory_mib": memory}
     built = {"role": role.name, "min": role.nodes, "max": role.nodes_max or role.nodes, "request": request}
