@@ -2,6 +2,11 @@
 
 from django.utils.translation import gettext_lazy as _
 
+BUDGET_SPENT = _(
+    "The team %(team)s has %(left)s of its %(budget)s GPU hours of high priority left this week in pool %(pool)s, "
+    "and this asks for %(asked)s. Use normal priority, give a shorter time, or wait until %(refills_at)s."
+)
+
 FIELD_MESSAGES = {
     "choose_team": _("You are in several teams. Set team to one of them: %(known)s."),
     "code_not_uploaded": _(
@@ -68,10 +73,7 @@ FIELD_MESSAGES = {
     "not_a_slice": _(
         "“%(got)s” is not a valid slice of a card. Use a fraction such as 1/2, or an amount such as 12GB."
     ),
-    "priority_budget_spent": _(
-        "The team %(team)s has %(left)s of its %(budget)s GPU hours of high priority left this week in pool %(pool)s, "
-        "and this asks for %(asked)s. Use normal priority, give a shorter time, or wait until %(refills_at)s."
-    ),
+    "priority_budget_spent": BUDGET_SPENT,
     "priority_needs_consent": _(
         "In pool %(pool)s, %(priority)s priority needs the consent of a lead of the team %(team)s: %(leads)s. Submit "
         "it with normal priority, and ask one of them to raise it while it waits."
@@ -132,10 +134,7 @@ ERROR_MESSAGES = {
     "only_waiting_jobs_change": _(
         "Only a waiting job can be changed, and this one has left the queue. Submit a copy instead."
     ),
-    "priority_budget_spent": _(
-        "The team %(team)s has %(left)s of its %(budget)s GPU hours of high priority left this week in pool %(pool)s, "
-        "and this asks for %(asked)s. Use normal priority, give a shorter time, or wait until %(refills_at)s."
-    ),
+    "priority_budget_spent": BUDGET_SPENT,
     "priority_needs_consent": _(
         "In pool %(pool)s, %(priority)s priority needs the consent of a lead of the team %(team)s, or of an "
         "administrator. Ask one of them, or use normal priority."
