@@ -215,8 +215,15 @@ def list_queue_rows(user: User, pool: str | None = None) -> list[QueueRow]:
     waiting = _jobs(pool).filter(state=JobState.QUEUED)
     order = ("pool__name", F("wait_position").asc(nulls_last=True), "-priority", "id")
     rows = _queue_rows(user, waiting.order_by(*order)[:MOST_ROWS])
-    rows = [row.seen_in(pool) for row in rows if pool in row.pools] if pool else rows
+    if pool:
+        return list_rows_in_pool(rows, pool)
     return sorted(rows, key=lambda row: (row.pool, row.position is None, row.position or 0))
+
+
+def list_rows_in_pool(rows: Iterable[QueueRow], pool: str) -> list[QueueRow]:
+    """List those that wait in the pool, as and where they stand in its queue."""
+    there = [row.seen_in(pool) for row in rows if pool in row.pools]
+    return sorted(there, key=lambda row: (row.position is None, row.position or 0))
 
 
 def list_active_rows(user: User, pool: str | None = None) -> list[QueueRow]:

@@ -17,7 +17,7 @@ from common.errors import NotFound
 from common.resources import GpuAsk, gpu_milli, parse_gpu, slice_of
 from jobs.models import Priority
 from jobs.states import JobState
-from portal.access.redacted_rows import SHORT_WORDS, QueueRow, list_active_rows, list_queue_rows
+from portal.access.redacted_rows import SHORT_WORDS, QueueRow, list_active_rows, list_queue_rows, list_rows_in_pool
 from portal.pages.cluster.scheduler_pulse import last_pass, scheduler_late
 from portal.pages.request_guards import signed_in
 from portal.partial import render_page
@@ -151,8 +151,7 @@ def count_reasons(waiting: Iterable[QueueRow], pool: str, reason: str) -> list[R
 
 
 def _pool_queue(room: PoolCapacity, waiting: list[QueueRow], active: list[QueueRow]) -> PoolQueue:
-    ours = [row.seen_in(room.pool) for row in waiting if room.pool in row.pools]
-    ours.sort(key=lambda row: (row.position is None, row.position or 0))
+    ours = list_rows_in_pool(waiting, room.pool)
     first = {row.job_id for row in waiting if row.pool == room.pool}
     running = [row for row in active if row.pool == room.pool]
     return PoolQueue(
