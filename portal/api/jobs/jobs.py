@@ -3,7 +3,6 @@
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 from django.db.models import Prefetch, Q, prefetch_related_objects
 from drf_spectacular.utils import OpenApiResponse, extend_schema
@@ -288,8 +287,8 @@ class JobWait(ApiView):
         """Show its queue position, why it waits and when it will start. A job that does not wait has no reasons."""
         job = find_job(request, job_id)
         if job.state != JobState.QUEUED:
-            nowhere: dict[str, Any] = {"pool": job.pool.name, "places": [], "position": None, "of": None}
-            return Response({**nowhere, "reasons": [], "as_of": None, "start": None})
+            nowhere = dict.fromkeys(("position", "of", "as_of", "start")) | {"reasons": [], "places": []}
+            return Response(show_wait(job) | nowhere)
         return Response({**show_wait(job), "start": show_start(load_forecasts([job]).get(job.pk))})
 
 
