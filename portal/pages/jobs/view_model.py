@@ -235,8 +235,8 @@ class JobView:
         """Why nobody can tell when it will start, or ""."""
         if not self.is_waiting or self.starts:
             return ""
-        name = self.job.told_pool_name
-        pool = self.job.pool if name == self.job.pool.name else Pool.objects.get(name=name)
+        told = self.job.wait_places[0]["pool"] if self.job.wait_places else self.job.pool_id
+        pool = self.job.pool if told == self.job.pool_id else Pool.objects.filter(pk=told).first() or self.job.pool
         return describe_unknown_start(pool) if lacks_run_times(pool.pk) else ""
 
     @property
