@@ -346,14 +346,7 @@ class ChoiceReader:
 
 
 def build_waiting(
-    job: Job,
-    *,
-    team: int,
-    user: int,
-    pool: int,
-    kinds: list[Kind],
-    fetches: CacheLocations,
-    reads: Iterable[str],
+    job: Job, *, team: int, user: int, pool: int, kinds: list[Kind], fetches: CacheLocations, reads: Iterable[str]
 ) -> WaitingJob:
     """Convert a job without a row."""
     submitted_at, not_before = job.submitted_at.timestamp(), job.not_before.timestamp() if job.not_before else None
