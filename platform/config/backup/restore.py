@@ -1,7 +1,6 @@
 """Restore a backup onto an empty installation, and say what ran in between."""
 
 import json
-import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from django.conf import settings
 from django.core.management import call_command
 
+from common.private_file import create_private_file
 from config.backup.backup import DATABASE, SECRETS, TREES, find_roots
 from config.backup.database import clear_database, has_rows, list_known_migrations, restore_database, skip_numbers
 from config.backup.in_between import record_in_between
@@ -81,12 +81,6 @@ def open_secrets(folder: Path, manifest: Manifest, key: X25519PrivateKey | None,
     return json.loads(unseal((folder / SECRETS).read_bytes(), key))
 
 
-def write_private(path: Path, content: str) -> None:
-    """Write a new file that only this account can read. Raises FileExistsError."""
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(content)
-
-
 def _check_secret_key(secrets: dict[str, str]) -> None:
     """Compare it with the environment's, where the platform has it from there."""
     if secrets and not settings.TESSERA_EMBEDDED and secrets["secret_key"] != settings.SECRET_KEY:
@@ -134,7 +128,8 @@ def _write_secrets(secrets: dict[str, str]) -> None:
         found["secret_key"] = secrets["secret_key"]
     for name, content in found.items():
         (settings.TESSERA_DATA / name).unlink(missing_ok=True)
-        write_private(settings.TESSERA_DATA / name, content)
+        with create_private_file(settings.TESSERA_DATA / name) as file:
+            file.write(content)
 
 
 def _write_settings(manifest: Manifest) -> None:

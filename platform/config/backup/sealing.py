@@ -5,7 +5,6 @@ An X25519 key made for this one text, HKDF-SHA256 over both public keys, ChaCha2
 """
 
 import base64
-import os
 from pathlib import Path
 
 from cryptography.exceptions import InvalidTag
@@ -13,6 +12,8 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from common.private_file import create_private_file
 
 PRIVATE, PUBLIC = "tessera-backup-private:", "tessera-backup-public:"
 USE = b"tessera backup secrets 1"
@@ -32,8 +33,7 @@ def make_key_files(path: Path) -> Path:
         (path, PRIVATE, key.private_bytes_raw()),
         (public, PUBLIC, key.public_key().public_bytes_raw()),
     ):
-        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w") as opened:
+        with create_private_file(file) as opened:
             opened.write(f"{mark}{base64.b64encode(content).decode()}\n")
     return public
 

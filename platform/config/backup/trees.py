@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, BinaryIO
 
+from common.private_file import create_private_file
 from config.backup.manifest import Part, Unusable
 
 COMPRESSION = 1
@@ -26,8 +27,7 @@ class HashingWriter(io.RawIOBase):
     """A new file whose checksum is known when it is written."""
 
     def __init__(self, path: Path):
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        self.file, self.digest, self.size = os.fdopen(descriptor, "wb"), hashlib.sha256(), 0
+        self.file, self.digest, self.size = create_private_file(path, "xb"), hashlib.sha256(), 0
 
     def writable(self) -> bool:
         return True

@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path
 from shutil import disk_usage
 
+from common.private_file import create_private_file
 from config.embedded.supervisor import Failure
 from runtimes.local.access.listeners import find_descriptor, list_listeners
 from runtimes.local.processes import list_processes
@@ -124,8 +125,7 @@ def secret_key_file(data: Path) -> Path:
     """Return the key file, made once, private."""
     path = data / "secret_key"
     with contextlib.suppress(FileExistsError):
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w") as file:
+        with create_private_file(path) as file:
             file.write(secrets.token_urlsafe(50))
     return path
 

@@ -5,8 +5,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from common.private_file import create_private_file
 from config.backup.manifest import Unusable, read_manifest
-from config.backup.restore import Wishes, open_secrets, restore_backup, write_private
+from config.backup.restore import Wishes, open_secrets, restore_backup
 from config.backup.sealing import BadKey, read_private_key
 
 
@@ -35,7 +36,8 @@ class Command(BaseCommand):
             key = read_private_key(options["key"]) if options["key"] else None
             if options["secrets_to"]:
                 secrets = open_secrets(options["folder"], read_manifest(options["folder"]), key, without=False)
-                write_private(options["secrets_to"], f"TESSERA_SECRET_KEY={secrets['secret_key']}\n")
+                with create_private_file(options["secrets_to"]) as file:
+                    file.write(f"TESSERA_SECRET_KEY={secrets['secret_key']}\n")
                 self.stdout.write(f"{options['secrets_to']}: set this for every process of the platform.")
                 return
             lines = restore_backup(options["folder"], key, wishes)
