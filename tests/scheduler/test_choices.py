@@ -10,12 +10,9 @@ from jobs.models import Job, Task
 from jobs.submit import build_gang
 from quotas.models import Holding, Quota
 from scheduler.commit.explaining import explain_jobs
-from scheduler.commit.step_runner import run_steps
-from scheduler.commit.steps import build_steps
-from scheduler.core.cycle import run_cycle
 from scheduler.lease import lead
-from scheduler.loading.snapshots import load_world
 from tests import make
+from tests.one_cycle import decide, perform
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -23,16 +20,6 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture
 def cast():
     return make.cast()
-
-
-def decide():
-    world = load_world()
-    return build_steps(run_cycle(world.snapshot, world.policy, 0.0), world)
-
-
-def perform(steps) -> int:
-    with lead("cycle") as epoch:
-        return run_steps(steps, epoch)
 
 
 def in_pools(job: Job, *pools: Pool) -> Job:

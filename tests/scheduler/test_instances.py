@@ -6,13 +6,9 @@ from common.errors import Impossible
 from jobs.jobfile.parse import parse_spec
 from jobs.models import Job, Task
 from jobs.submit import submit_job
-from scheduler.commit.step_runner import run_steps
-from scheduler.commit.steps import build_steps
-from scheduler.core.cycle import run_cycle
-from scheduler.lease import lead
-from scheduler.loading.snapshots import load_world
 from scheduler.preview.preview import check_possible, list_capacity
 from tests import make
+from tests.one_cycle import decide, perform
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -40,9 +36,7 @@ def submit(person, gpu: str, pool: str = "dev") -> Job:
 
 
 def cycle() -> None:
-    world = load_world()
-    with lead("cycle") as epoch:
-        run_steps(build_steps(run_cycle(world.snapshot, world.policy, 0.0), world), epoch)
+    perform(decide())
 
 
 def given(job: Job) -> list[str]:

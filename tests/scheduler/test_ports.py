@@ -8,12 +8,8 @@ import pytest
 from jobs.jobfile.spec import JobSpec, to_json
 from jobs.models import Job, JobKind, Task
 from scheduler.commit.starting import PORTS, map_ports
-from scheduler.commit.step_runner import run_steps
-from scheduler.commit.steps import build_steps
-from scheduler.core.cycle import run_cycle
-from scheduler.lease import lead
-from scheduler.loading.snapshots import load_world
 from tests import make
+from tests.one_cycle import decide, perform
 
 DECLARED = to_json(JobSpec(name="x", run="true", ports=(6379, 8888)))
 
@@ -43,7 +39,5 @@ def test_a_port_that_another_program_of_the_machine_holds_is_given_to_no_task(bo
     with socket.create_server(("127.0.0.1", 0)) as other:
         held = other.getsockname()[1]
         job = make.job(bob, pool="train", gpu=1, ports=[held])
-        world = load_world()
-        with lead("cycle") as epoch:
-            assert run_steps(build_steps(run_cycle(world.snapshot, world.policy, 0.0), world), epoch) == 1
+        assert perform(decide()) == 1
     assert Task.objects.get(job=job).ports[str(held)] in PORTS

@@ -8,24 +8,11 @@ from jobs.models import Job, Task
 from jobs.states import TaskState
 from quotas.models import Holding, Quota
 from scheduler.commit import step_runner
-from scheduler.commit.step_runner import list_batches, run_steps
-from scheduler.commit.steps import build_steps
-from scheduler.core.cycle import run_cycle
-from scheduler.lease import lead
-from scheduler.loading.snapshots import load_world
+from scheduler.commit.step_runner import list_batches
 from tests import make
+from tests.one_cycle import decide, perform
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-def decide():
-    world = load_world()
-    return build_steps(run_cycle(world.snapshot, world.policy, 0.0), world)
-
-
-def perform(steps) -> int:
-    with lead("cycle") as epoch:
-        return run_steps(steps, epoch)
 
 
 def test_each_is_written_as_if_it_had_started_alone(bob):

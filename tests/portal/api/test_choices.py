@@ -8,20 +8,14 @@ from cluster.models import HighPriority
 from jobs.control import retry_job
 from jobs.models import Job
 from quotas.models import Quota
-from scheduler.commit.step_runner import run_steps
-from scheduler.commit.steps import build_steps
-from scheduler.core.cycle import run_cycle
-from scheduler.lease import lead
-from scheduler.loading.snapshots import load_world
 from tests import make
+from tests.one_cycle import decide, perform
 
 pytestmark = pytest.mark.django_db
 
 
 def cycle() -> int:
-    world = load_world()
-    with lead("cycle") as epoch:
-        return run_steps(build_steps(run_cycle(world.snapshot, world.policy, time.time()), world), epoch)
+    return perform(decide(time.time()))
 
 
 @pytest.fixture

@@ -5,12 +5,8 @@ import time
 import pytest
 
 from jobs.models import Job
-from scheduler.commit.step_runner import run_steps
-from scheduler.commit.steps import build_steps
-from scheduler.core.cycle import run_cycle
-from scheduler.lease import lead
-from scheduler.loading.snapshots import load_world
 from tests import make
+from tests.one_cycle import decide, perform
 
 pytestmark = pytest.mark.django_db
 
@@ -23,9 +19,7 @@ def cast():
         make.start(make.job(cast.eve, gpu="1", pool=pool))
     cast.job = make.job(cast.ada, gpu="1", name="either")
     cast.behind = make.job(cast.bob, gpu="1", pool="dev", name="second")
-    world = load_world()
-    with lead("cycle") as epoch:
-        run_steps(build_steps(run_cycle(world.snapshot, world.policy, time.time()), world), epoch)
+    perform(decide(time.time()))
     cast.job = Job.objects.get(pk=cast.job.pk)
     return cast
 
