@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from cli.commands import free_and_queue
+from cli.commands import cluster_status
 from common.resources import parse_gpu
 from notebooks.environment import READY, environment_path
 from portal.access import redacted_rows
@@ -63,7 +63,7 @@ def forget_the_limit_of_notebooks(patch):
 
 
 def let_free_count_what_is_free(patch):
-    patch.setattr(free_and_queue, "format_cards", lambda milli: "1")
+    patch.setattr(cluster_status, "format_cards", lambda milli: "1")
 
 
 def plan_another_amount(patch):
