@@ -18,7 +18,7 @@
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -62,7 +62,7 @@ class Scene:
     queue_in_terminal: dict[str, dict[str, WaitingRow]]
 
 
-def find_contradictions(world: RandomWorld, doors: Doors) -> Iterator[str]:
+def find_contradictions(world: RandomWorld, doors: Doors) -> Generator[str, None, None]:
     free, capacity = doors.free()
     scene = Scene(doors.home(), free, capacity, doors.queue(), doors.queue_in_terminal())
     yield from check_numbers(scene)
