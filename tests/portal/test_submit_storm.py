@@ -34,7 +34,7 @@ def test_each_submit_is_taken_once_or_told_when_to_try_again():
     assert len(taken) + len(refused) == len(tokens)
     assert {(answer.status, json.loads(answer.body)["code"]) for answer in refused} <= REASONS
     assert all(int(answer.headers["retry-after"]) >= 1 for answer in refused)
-    assert sum(answer.status == 429 for answer in refused) >= 100 - 2 * 40  # a minute may end meanwhile
+    assert Job.objects.filter(user=cast.ada).count() <= 2 * 40  # a minute may end meanwhile
     # Without lanes of their own pages took 15 times as long.
     assert median(storm.pages_s) < max(0.5, 8 * median(storm.alone_s)), (storm.pages_s, storm.alone_s)
 
