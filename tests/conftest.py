@@ -15,6 +15,7 @@ from django.contrib.auth.hashers import Argon2PasswordHasher
 from django.db import connection, transaction
 from django.test import TransactionTestCase
 from playwright.sync_api import sync_playwright
+from psycopg.pq import TransactionStatus
 from whitenoise.middleware import WhiteNoiseMiddleware
 
 from tests.local_cluster import (
@@ -134,13 +135,33 @@ def pytest_sessionfinish(session):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item):
+    """A transaction that a test leaves open would break tests after it: the one that left it fails."""
+    result = yield
+    session = connection.connection
+    if session is not None and session.info.transaction_status != TransactionStatus.IDLE:
+        connection.connection = None
+        session.close()
+        pytest.fail(f"{item.nodeid} left a transaction open, or a connection that is closed")
+    return result
+
+
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_setup, django_db_blocker):
     """Before the database is dropped, wait for sessions of processes that were killed a moment ago, then end them."""
     yield
-    with django_db_blocker.unblock(), connection.cursor() as cursor:
-        others = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
-        until = time.monotonic() + SESSIONS_END_S
+    with django_db_blocker.unblock():
+        try:
+            end_other_sessions()
+        finally:
+            connection.close()  # a test with a browser leaves another context, and this is another connection then
+
+
+def end_other_sessions() -> None:
+    others = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    until = time.monotonic() + SESSIONS_END_S
+    with connection.cursor() as cursor:
         while time.monotonic() < until:
             cursor.execute(f"SELECT count(*) {others}")
             if cursor.fetchone() == (0,):
