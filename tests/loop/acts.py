@@ -66,6 +66,7 @@ def interrupt(world: World) -> None:
         before = set(world.workers)
         job = world.db.get(Job, world.dice.choice(busy).focus)
         acts = [wish, wish, resize, edit_quota, edit_quota, edit_person, cordon, hurt_card, lend, maintain]
+        acts += world.often * len(acts)
         world.dice.choice(acts)(world, job)
         for worker in [worker for worker in world.workers if worker not in before]:
             world.resume(worker, 10_000)

@@ -9,6 +9,7 @@ from scheduler.commit import starting
 from scheduler.core.queueing import grow, maintenance
 from scheduler.loading import change_detection, snapshots
 from scheduler.reconcile import compare, observations, task_specs
+from tests.loop.acts import lend
 from tests.loop.database import Database
 from tests.loop.expressions import Reader
 from tests.loop.mutants import (
@@ -54,7 +55,7 @@ BUGS = (
     Bug("a start forgets that nodes are cordoned", starting.check_nodes, without_test("READY")),
     Bug("a start overlooks who is held", starting.assign_tasks, without_test("held_at")),
     Bug("a start does not look for maintenance", starting.start_jobs, without_call("check_maintenance")),
-    Bug("a start takes cards that are lent no more", starting.check_gpus, without_test("is_lent"), seed=330),
+    Bug("a start takes cards that are lent no more", starting.check_gpus, without_test("is_lent"), often=(lend,)),
     Bug("a start forgets which pool it is in", starting.assign_tasks, without_call("_enter_pool")),
     Bug(
         "the limits of another pool are asked",

@@ -6,7 +6,9 @@ from contextlib import contextmanager
 import pytest
 
 from tests.loop.acts import BAD_LUCK, LIFE
-from tests.loop.world import ACTS, World
+from tests.loop.world import ACTS, Act, World
+
+OFTEN = 8
 
 
 @contextmanager
@@ -21,16 +23,18 @@ def life(seed: int, acts: int = ACTS) -> Iterator[World]:
                 worker.kill()
 
 
-def run(seed: int, acts: int = ACTS) -> World:
-    """One life. Raises Broken."""
+def run(seed: int, acts: int = ACTS, often: tuple[Act, ...] = ()) -> World:
+    """One life. often: acts that come OFTEN times as often as in others. Raises Broken."""
     with life(seed, acts) as world:
+        world.often = often
         live(world)
         return world
 
 
 def live(world: World) -> None:
     """Some hundred acts, then the faults stop, and everything that can end must end. Raises Broken."""
-    weights = [*LIFE.values(), *(weight * world.luck for weight in BAD_LUCK.values())]
+    weights = LIFE | {act: weight * world.luck for act, weight in BAD_LUCK.items()}
+    weights |= {act: OFTEN * weights[act] for act in world.often}
     for _ in range(world.acts):
-        world.act(world.dice.choices([*LIFE, *BAD_LUCK], weights=weights)[0])
+        world.act(world.dice.choices(list(weights), weights=list(weights.values()))[0])
     world.end_well()

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from tests.loop.world import Act
+
 Change = tuple[Callable[[ast.AST], Any], dict[str, Any]]
 """(what a node becomes: KEEP for itself, None to take it out; names that the new code uses)"""
 KEEP = object()
@@ -21,12 +23,13 @@ KEEP = object()
 
 @dataclass(frozen=True)
 class Bug:
-    """seed: of the first life that is tried, for what shows in few."""
+    """seed: of the first life that is tried, for what shows in few. often: acts that it needs, rare in other lives."""
 
     name: str
     function: Callable[..., Any]
     change: Change
     seed: int = 0
+    often: tuple[Act, ...] = ()
 
 
 def plant(patch: pytest.MonkeyPatch, bug: Bug) -> None:

@@ -16,7 +16,7 @@ def lives_until_found(bug: Bug) -> int | None:
         with pytest.MonkeyPatch.context() as patch:
             plant(patch, bug)
             try:
-                run(seed)
+                run(seed, often=bug.often)
             except Broken:
                 return seed - bug.seed + 1
     return None

@@ -28,6 +28,7 @@ from tests.loop.processes import Process
 from tests.loop.promises import SAME_EVICTION, Promises
 
 ACTS = 600
+Act = Callable[["World"], None]
 ROUNDS, ROUND_S = 150, 3.0
 """So many rounds everything has to end in, once the faults stop."""
 
@@ -58,6 +59,7 @@ class World:
         patch.setattr(row_cache, "_last", None)
         self.calm = self.dice.random() < 0.15
         self.rush = self.dice.choice([0.0, 0.2, 0.5])  # how often others come in between the statements of one
+        self.often: tuple[Act, ...] = ()
         self.luck = 0.0 if self.calm else self.dice.choice([0.3, 1.0, 2.0])
         self.engine.away = self.engine.unheard = 0.02 * self.luck
 
@@ -68,7 +70,7 @@ class World:
 
     # one life
 
-    def act(self, kind: Callable[["World"], None]) -> None:
+    def act(self, kind: Act) -> None:
         kind(self)
         self.events += 1
         self.check()
