@@ -8,6 +8,7 @@ door        session socket while the job runs (0600, see access/session_server.p
 stop        request to end it
 checkpoint  newest change in its checkpoint directory
 gpu         use of shared cards, at the last change (see agent/gpu/policy.py)
+use         what it has used so far, every few seconds (see shim/task_counters.py)
 slice/      its card slice (see slices/slice_dirs.py), elsewhere without namespaces
 exit        how it ended, written once, when no process is left
 passwd      the machine's plus the job's account (see isolation.name_account)
@@ -75,6 +76,16 @@ class TaskDir:
         """Write what the next write would replace: a failure does not matter."""
         try:
             self.write(name, record)
+        except OSError:
+            pass
+
+    def try_note(self, name: str, record: dict) -> None:
+        """Write atomically what is soon written again: a crash or a full disk may lose it."""
+        temporary = self / f".{name}.{os.getpid()}"
+        try:
+            with open(temporary, "w") as file:
+                json.dump(record, file)
+            os.rename(temporary, self / name)
         except OSError:
             pass
 

@@ -6,6 +6,7 @@ take over the lock → unpack the code → write `started` → fork the job → 
 
 import errno
 import os
+import resource
 import select
 import signal
 import sys
@@ -30,6 +31,7 @@ from runtimes.local.shim.child import FORWARDED, become_job
 from runtimes.local.shim.gpu_memory_watchdog import GpuMemoryWatchdog
 from runtimes.local.shim.helper_processes import ReportPipe, spawn_helper, unregister
 from runtimes.local.shim.output import CappedLog
+from runtimes.local.shim.task_counters import TaskCounters
 from runtimes.local.taskdir import TaskDir, build_exit_record
 
 TICK_S = 1.0  # checks memory, and stop files without signal
@@ -60,11 +62,13 @@ class Shim:
         self.end_at: float | None = None  # deadline after a checkpoint request
         self.began = time.monotonic()
         self.peak_mib: int | None = None
+        self.used_mib: int | None = None  # without a memory group
         self.memory_group: str | None = None
         self.pids_group: str | None = None
         self.reports: ReportPipe | None = None  # of the job's side of the fork
         self.gpus: GpuMemoryWatchdog | None = None
         self.checkpoints: CheckpointWatch | None = None
+        self.counters: TaskCounters | None = None
         self.sessions: SessionServer | None = None
         self.log = CappedLog(-1)
 
@@ -152,6 +156,7 @@ class Shim:
             self.gpus = GpuMemoryWatchdog(self.task, plan, self.poll, self.log)
         if plan["checkpoint"]:
             self.checkpoints = CheckpointWatch(self.task, plan, self.poll)
+        self.counters = TaskCounters(plan["memory_kind"], plan["groups"], _read_reaped_ms)
         self.reports = ReportPipe(self.poll)
         go_r, go_w = os.pipe2(os.O_CLOEXEC)
         if plan["namespaces"]:
@@ -208,8 +213,9 @@ class Shim:
                 self._end("stopped", "", self.stop_grace or 0)
             if now >= next_tick:
                 next_tick = now + TICK_S
-                self._check_memory()
+                tree = self._check_memory()
                 self._check_gpus()
+                self._count_use(tree)
                 if self.checkpoints is not None:
                     self.checkpoints.kill_if_late()
             if self.kill_at is not None and now >= self.kill_at:
@@ -264,14 +270,17 @@ class Shim:
             send_signal(process, number)
         return bool(listening)
 
-    def _check_memory(self) -> None:
-        """End the whole job above its memory, or after the kernel killed one process."""
+    def _check_memory(self) -> list[Process]:
+        """End the whole job above its memory, or after the kernel killed one process.
+
+        Return its processes if they had to be looked for.
+        """
         if self.over:
-            return
+            return []
         if self.memory_group is not None:
             if cgroups.count_oom_kills(self.plan["memory_kind"], self.memory_group):
                 self._end("out_of_memory", self._describe_memory_end(), 0)
-            return
+            return []
         tree = self._tree()
         used = sum_resident_mib(tree)
         if used > self.plan["memory_mib"]:
@@ -279,6 +288,17 @@ class Shim:
         self.peak_mib = max(self.peak_mib or 0, used)
         if used > self.plan["memory_mib"]:
             self._end("out_of_memory", f"It used {used} MiB of memory; its limit is {self.plan['memory_mib']} MiB.", 0)
+        self.used_mib = used
+        return tree
+
+    def _count_use(self, tree: list[Process]) -> None:
+        """Write what the task has used so far. tree: its processes where it has no memory group."""
+        if self.over or self.counters is None:
+            return
+        helper = self.first if self.plan["namespaces"] else None
+        record = self.counters.count([process.pid for process in tree], helper, self.used_mib)
+        if record is not None:
+            self.task.try_note("use", record)
 
     def _describe_memory_end(self) -> str:
         return f"It needed more than {self.plan['memory_mib']} MiB of memory, its limit."
@@ -430,3 +450,9 @@ class Shim:
                 if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
                     raise
                 time.sleep(TICK_S)
+
+
+def _read_reaped_ms() -> int:
+    """Return the CPU time of children that this process has waited for."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return round(1000 * (used.ru_utime + used.ru_stime))
