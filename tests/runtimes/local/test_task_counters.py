@@ -21,7 +21,7 @@ VERSION_2 = {
     "memory.current": "2147483648\n",
     "memory.peak": "3221225472\n",
     "memory.stat": "anon 1073741824\nfile 1073741824\ninactive_anon 0\nactive_anon 1\ninactive_file 536870912\n",
-    "io.stat": "8:0 rbytes=1048576 wbytes=4096 rios=2 wios=1 dbytes=0 dios=0\n259:1 rbytes=1024 wbytes=0 rios=1 wios=0\n",
+    "io.stat": "8:0 rbytes=1048576 wbytes=4096 rios=2 wios=1 dbytes=0\n259:1 rbytes=1024 wbytes=0 rios=1 wios=0\n",
     "cgroup.procs": "",
 }
 VERSION_1 = {
