@@ -130,7 +130,7 @@ class Queue:
 
 @dataclass(frozen=True)
 class JobPage:
-    """state: its chip. reason: the sentence for the whole job."""
+    """state: its chip. reason: the sentence for the whole job. pool: where it has the place that the page tells."""
 
     state: str
     sentence: str
@@ -139,12 +139,7 @@ class JobPage:
     reason: str
     further: list[str]
     starts: str
-
-    @property
-    def pool(self) -> str:
-        """Where it has the place that the page tells."""
-        found = re.search(r"in pool ([\w-]+)", self.sentence)
-        return found[1] if found else ""
+    pool: str
 
     @property
     def is_waiting(self) -> bool:
@@ -210,16 +205,19 @@ class Doors:
         wait = page.find(id="wait") or Element()
         stats = {one.find(class_="stat-name").text: one.find(class_="stat-value").text for one in _stats(wait)}
         position, _, of = stats.get("Queue position", "").partition(" of ")
+        of, _, pool = of.partition(" in ")  # of several pools; the sentence names a single one
+        sentence = head.find("p").text
         reason = wait.find("p", class_="reason")
         further = [one.text for one in (wait.find(id="further-reasons") or Element()).find_all("li")]
         return JobPage(
             head.find(class_="chip").text,
-            head.find("p").text,
+            sentence,
             position,
             of,
             reason.text if reason else "",
             further,
             stats.get("Expected start", ""),
+            pool or next(iter(re.findall(r"in pool ([\w-]+)", sentence)), ""),
         )
 
     def levers(self, job_id: str) -> list[Lever]:

@@ -3,6 +3,7 @@
 import time
 
 import pytest
+from django.utils import timezone
 
 from jobs.models import Job
 from tests import make
@@ -35,6 +36,17 @@ def test_its_page_says_where_it_is_to_start_first_and_where_else_it_waits(cast, 
     assert "pool train or dev" in page and f"in pool {told}. It also waits in {other}, and starts" in page
     assert f"In pool {told}: " in page and f'href="/queue/?pool={told}"' in page
     assert "Submitted to pool train or dev" in look(client, cast.ada, f"/j/{cast.job.public_id}/?tab=events")
+
+
+def test_its_position_says_of_which_pool_it_is_also_while_it_is_held(cast, client):
+    places = [{"pool": cast.dev.pk, "name": "dev", "position": 1, "of": 1}]
+    places.append({"pool": cast.train.pk, "name": "train", "position": 2, "of": 3})
+    held = {"held_at": timezone.now(), "held_by": "ada"}
+    Job.objects.filter(pk=cast.job.pk).update(wait_position=1, wait_of=1, wait_places=places, **held)
+    page = look(client, cast.ada, f"/j/{cast.job.public_id}/")
+    assert "keeps its place in pool train or dev" in page and "1 <small>of 1 in dev</small>" in page
+    Job.objects.filter(pk=cast.behind.pk).update(wait_position=2, wait_of=2)
+    assert "2 <small>of 2</small>" in look(client, cast.bob, f"/j/{cast.behind.public_id}/")
 
 
 def test_the_queue_of_each_pool_has_it_at_its_place_there(cast, client):
