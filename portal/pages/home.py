@@ -18,9 +18,9 @@ from notebooks.models import Notebook
 from notebooks.presets import Preset
 from portal.pages.cluster.scheduler_pulse import scheduler_late
 from portal.pages.jobs.view_model import JobView, view_jobs
-from portal.pages.notebooks.sizes import Size, offered_presets
+from portal.pages.notebooks.sizes import PresetOffers, Size
 from portal.pages.notebooks.view_model import NotebookView, view_notebooks
-from portal.pages.own_limits import FullLimit, find_full_start_limit
+from portal.pages.own_limits import FullLimit, describe_start_limit
 from portal.pages.request_guards import signed_in
 from portal.partial import render_page
 from portal.wording.errors import describe_error
@@ -71,6 +71,7 @@ class Desk:
 
     def __init__(self, user: User):
         self.user = user
+        self._offers = PresetOffers(user)
 
     # ---- what is free ----
 
@@ -82,7 +83,7 @@ class Desk:
 
     @cached_property
     def _all_rooms(self) -> list[PoolCapacity]:
-        return list_capacity(self.user, starts=True)
+        return list_capacity(self.user, starts=True, queue=self._offers.queue)
 
     @property
     def answer(self) -> str:
@@ -121,13 +122,13 @@ class Desk:
         free = {room.pool: room.free_milli for room in self._all_rooms}
         return [quota_line(quota, held, parents, free) for quota in own.order_by("team__name", "pool__name")]
 
-    @cached_property
+    @property
     def presets(self) -> list[tuple[Preset, Size]]:
-        return offered_presets(self.user)
+        return self._offers.possible
 
     @cached_property
     def full(self) -> FullLimit | None:
-        return find_full_start_limit(self.user)
+        return describe_start_limit(self._offers.limit, self.user)
 
     # ---- my work ----
 
@@ -167,7 +168,7 @@ class Desk:
     @property
     def usual_size(self) -> str:
         """What the example asks, in words."""
-        return describe_gpu(parse_gpu(find_usual_ask(self.user)))
+        return describe_gpu(parse_gpu(find_usual_ask(self.user, self._offers.queue)))
 
     @cached_property
     def has_token(self) -> bool:

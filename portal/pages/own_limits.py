@@ -43,7 +43,13 @@ class FullLimit:
 
 def find_full_start_limit(user: User, notebook: Notebook | None = None) -> FullLimit | None:
     """Return what refuses a start of this notebook, or of a new one."""
-    refusal = find_start_refusal(user, notebook)
+    return describe_start_limit(find_start_refusal(user, notebook), user, notebook)
+
+
+def describe_start_limit(
+    refusal: QuotaExceeded | None, user: User, notebook: Notebook | None = None
+) -> FullLimit | None:
+    """Return what holds the limit that refuses a start of this notebook, or of a new one."""
     if refusal is None or refusal.params["what"] == "jobs_waiting":
         return _describe(refusal, user)
     started = list_other_starts(user, notebook).with_names()[:MOST]

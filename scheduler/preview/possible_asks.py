@@ -1,6 +1,6 @@
 """Which amounts of GPU a person could ever get: what forms, tiles and examples offer."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from accounts.models import User
 from accounts.permissions import teams_where
@@ -11,6 +11,7 @@ from jobs.jobfile.spec import JobSpec
 from jobs.submit import choose_pool
 from scheduler.loading.snapshots import World, load_world
 from scheduler.preview.draft_checks import check_draft
+from scheduler.preview.present_queue import PresentQueue
 from scheduler.preview.runtime_capabilities import runtime_has_containers
 
 USUAL = ("1/4", "1/2", "1", "0")
@@ -19,14 +20,16 @@ USUAL = ("1/4", "1/2", "1", "0")
 
 def list_possible_asks(user: User, asks: Iterable[str]) -> list[str]:
     """Return those of `asks` with which a job could run in a pool of one of the person's teams."""
-    world = load_world(work=False, user_id=user.pk)
-    teams = [team.name for team in teams_where(user, "job.submit")]
-    return [ask for ask in asks if any(_is_possible(user, team, ask, world) for team in teams)]
+    return list(_iterate_possible_asks(user, asks, load_world(work=False, user_id=user.pk)))
 
 
-def find_usual_ask(user: User) -> str:
-    """Return the amount of GPU of a first job: a slice where cards are split, else a card, else none."""
-    return next(iter(list_possible_asks(user, USUAL)), "0")
+def find_usual_ask(user: User, queue: PresentQueue | None = None) -> str:
+    """Return the amount of GPU of a first job: a slice where cards are split, else a card, else none.
+
+    queue: that of the request, if it has other questions.
+    """
+    world = queue.world if queue else load_world(work=False, user_id=user.pk)
+    return next(_iterate_possible_asks(user, USUAL, world), "0")
 
 
 def find_named_ask(user: User) -> str:
@@ -34,6 +37,11 @@ def find_named_ask(user: User) -> str:
     cards = Gpu.objects.present().filter(pool__quotas__team__memberships__user=user)
     model = cards.order_by("pool__name", "pk").values_list("model", flat=True).first()
     return f"{model}:1" if model else "1"
+
+
+def _iterate_possible_asks(user: User, asks: Iterable[str], world: World) -> Iterator[str]:
+    teams = [team.name for team in teams_where(user, "job.submit")]
+    return (ask for ask in asks if any(_is_possible(user, team, ask, world) for team in teams))
 
 
 def _is_possible(user: User, team: str, ask: str, world: World) -> bool:

@@ -31,16 +31,16 @@ from scheduler.core.model.snapshot import Snapshot
 from scheduler.core.model.types import GPU_MILLI, Plan, WaitingJob
 from scheduler.core.queueing.maintenance import find_nodes_in_maintenance
 from scheduler.health.installation_checks import run_installation_checks
-from scheduler.loading.cache_locations import list_content_keys
 from scheduler.loading.snapshots import World, load_world
 from scheduler.preview.draft_checks import DRAFT_JOB, build_waiting_jobs, check_draft
 from scheduler.preview.feasibility_cache import check_once
 from scheduler.preview.forecast_recorder import FIRST, build_forecast, load_calibration
+from scheduler.preview.present_queue import PresentQueue
 from scheduler.preview.runtime_capabilities import runtime_has_containers
 from scheduler.preview.spec_changes import Change, list_change_families, time_change
 from scheduler.preview.startable import find_startable_cards, find_startable_slice
 from scheduler.preview.stored_forecasts import StoredForecast, load_forecasts, load_run_times
-from scheduler.preview.trial_cycles import keep_front, run_with
+from scheduler.preview.trial_cycles import run_with
 
 LEVERS_S = 2.0
 """Processor seconds for finding what would help a job; slow machines try fewer changes."""
@@ -165,9 +165,9 @@ def check_possible(draft: Draft) -> None:
     check_once(draft, lambda draft: check_draft(draft, load_world(work=False, user_id=draft.user.pk)))
 
 
-def preview_starts(user: User, specs: Sequence[JobSpec]) -> list[StartPreview]:
-    """Predict each spec alone with a cycle over the present queue."""
-    world = keep_front(load_world(user_id=user.pk, reads=_reads(user, specs)))
+def preview_starts(user: User, specs: Sequence[JobSpec], queue: PresentQueue | None = None) -> list[StartPreview]:
+    """Predict each spec alone with a cycle over the present queue. queue: that of the request, made for these specs."""
+    world = (queue or PresentQueue(user, specs)).front
     containers = runtime_has_containers()
     found = []
     for spec in specs:
@@ -184,7 +184,7 @@ def plan_job(user: User, spec: JobSpec, *, levers: bool = True) -> PlanAnswer:
     """Predict a submit. levers: also start and helpful changes. Raise InvalidInput, NotPermitted, Conflict."""
     if refusal := find_submit_refusal(user):
         raise refusal
-    world = load_world(user_id=user.pk, reads=_reads(user, [spec]))
+    world = PresentQueue(user, [spec]).world
     try:
         draft = _choose(user, spec, world, runtime_has_containers())
     except Impossible as never:
@@ -217,9 +217,13 @@ def forecast_job(job: Job) -> JobForecast:
     return replace(found, start=load_forecasts([job]).get(job.pk, found.start))
 
 
-def list_capacity(user: User, *, starts: bool = False) -> list[PoolCapacity]:
-    """Return what is free for a person in each pool now. starts: also what of it the next cycle would start."""
-    world = load_world(queue=starts, user_id=user.pk)
+def list_capacity(user: User, *, starts: bool = False, queue: PresentQueue | None = None) -> list[PoolCapacity]:
+    """Return what is free for a person in each pool now.
+
+    starts: also what of it the next cycle would start. queue: that of the request, if it has other questions.
+    """
+    queue = queue or PresentQueue(user)
+    world = queue.world if starts else load_world(queue=False, user_id=user.pk)
     limited = Quota.objects.filter(team__memberships__user=user)
     teams_of = {pool.pk: [quota.team_id for quota in limited if quota.pool_id == pool.pk] for pool in world.pools}
     waiting = {pool.pk: Job.objects.waiting().in_pool(pool.name).count() for pool in world.pools}
@@ -228,15 +232,7 @@ def list_capacity(user: User, *, starts: bool = False) -> list[PoolCapacity]:
     ]
     if not starts or find_submit_refusal(user):
         return rooms
-    front = keep_front(world)
-    return [_add_startable(room, place, user, front) for place, room in enumerate(rooms)]
-
-
-def _reads(user: User, specs: Sequence[JobSpec]) -> set[str]:
-    """Return keys of content that the specs may fetch."""
-    fetching = [spec for spec in specs if spec.data or spec.image]
-    gids = user.teams.values_list("gid", flat=True) if fetching else ()
-    return {key for gid in gids for one in fetching for key in list_content_keys(one, user.uid, gid)}
+    return [_add_startable(room, place, queue) for place, room in enumerate(rooms)]
 
 
 def _choose(user: User, spec: JobSpec, world: World, containers: bool, job: Job | None = None) -> Draft:
@@ -394,12 +390,15 @@ def _capacity(world: World, place: int, user: User, team_ids: list[int], waiting
     )
 
 
-def _add_startable(room: PoolCapacity, place: int, user: User, world: World) -> PoolCapacity:
+def _add_startable(room: PoolCapacity, place: int, queue: PresentQueue) -> PoolCapacity:
     """Add what would start, up to what is free in the pool or lent to it, within the limits."""
-    pool, lent = world.pools[place], _count_lent_cards(world.snapshot, place)
-    teams = teams_where(user, "job.submit").filter(quotas__pool=pool)
-    allowed = room.cards_free + lent if room.may_milli is None else room.may_milli // 1000
-    whole = find_startable_cards(user, teams, pool, world, min(room.cards_free + lent, allowed))
+    pool, lent = queue.world.pools[place], _count_lent_cards(queue.world.snapshot, place)
+    cards = room.cards_free + lent if room.may_milli is None else min(room.cards_free + lent, room.may_milli // 1000)
+    if cards < 1 and not (room.shared and room.may_slice_mib):
+        return room  # without a cycle
+    user, world = queue.user, queue.front
+    teams = list(teams_where(user, "job.submit").filter(quotas__pool=pool))
+    whole = find_startable_cards(user, teams, pool, world, cards)
     slice_mib = room.may_slice_mib if room.shared and not whole else 0
     return replace(
         room,

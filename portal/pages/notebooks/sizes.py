@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from django.utils.translation import gettext as _
 
@@ -17,6 +18,7 @@ from notebooks.services import build_start_spec, find_start_refusal
 from portal.wording.errors import describe_error
 from portal.wording.resources import describe_gpu
 from quotas.services import get_notebook_hours
+from scheduler.preview.present_queue import PresentQueue
 from scheduler.preview.preview import StartPreview, preview_starts
 
 SIZES = ("0", "1/8", "1/4", "1/2", "1", "2")
@@ -60,29 +62,59 @@ class Size:
 
 def sizes_for(user: User, gpus: Sequence[str] = SIZES, team: str = "", notebook: Notebook | None = None) -> list[Size]:
     """Return sizes with start previews; `team` defaults to the user's first. notebook: which is to start."""
-    return _preview_sizes(user, [(gpu, notebook) for gpu in gpus], team, find_start_refusal(user, notebook))
+    promises = preview_starts(user, _build_specs(user, [(gpu, notebook) for gpu in gpus], team))
+    limit = find_start_refusal(user, notebook)
+    return [Size(gpu, promise, limit) for gpu, promise in zip(gpus, promises, strict=True)]
 
 
 def offered_presets(user: User) -> list[tuple[Preset, Size]]:
     """Return presets that could ever start."""
-    presets = list_presets(user)
-    if not presets:
-        return []
-    wanted = [(preset.gpu, preset.notebook) for preset in presets]
-    sizes = _preview_sizes(user, wanted, presets[0].team, find_start_refusal(user))
-    return [(preset, size) for preset, size in zip(presets, sizes, strict=True) if size.promise.possible]
+    return PresetOffers(user).possible
 
 
-def _preview_sizes(
-    user: User, wanted: Sequence[tuple[str, Notebook | None]], team: str, limit: QuotaExceeded | None
-) -> list[Size]:
-    """Preview just what a click submits: a notebook's own settings, or those of a new one."""
+class PresetOffers:
+    """A person's presets. queue: which a page with further questions asks, too."""
+
+    def __init__(self, user: User):
+        self._user = user
+
+    @cached_property
+    def possible(self) -> list[tuple[Preset, Size]]:
+        """Return presets that could ever start."""
+        if not self._presets:
+            return []
+        promises = preview_starts(self._user, self._specs, self.queue)
+        sizes = [
+            (preset, Size(preset.gpu, promise, self.limit))
+            for preset, promise in zip(self._presets, promises, strict=True)
+        ]
+        return [(preset, size) for preset, size in sizes if size.promise.possible]
+
+    @cached_property
+    def limit(self) -> QuotaExceeded | None:
+        """What refuses any start now."""
+        return find_start_refusal(self._user)
+
+    @cached_property
+    def queue(self) -> PresentQueue:
+        return PresentQueue(self._user, self._specs)
+
+    @cached_property
+    def _presets(self) -> list[Preset]:
+        return list_presets(self._user)
+
+    @cached_property
+    def _specs(self) -> list[JobSpec]:
+        wanted = [(preset.gpu, preset.notebook) for preset in self._presets]
+        return _build_specs(self._user, wanted, self._presets[0].team) if wanted else []
+
+
+def _build_specs(user: User, wanted: Sequence[tuple[str, Notebook | None]], team: str) -> list[JobSpec]:
+    """Build just what a click submits: a notebook's own settings, or those of a new one."""
     team = team or next((team.name for team in teams_where(user, "job.submit")), "")
     hours = get_notebook_hours(user)
     new = JobSpec(run="jupyter lab", name="notebook", team=team or None, time_s=hours * HOUR if hours else None)
-    specs = [
+    return [
         replace(build_start_spec(notebook, gpu) if notebook else replace(new, gpu=parse_gpu(gpu)), kind="interactive")
         for gpu, notebook in wanted
     ]
-    promises = preview_starts(user, specs)
-    return [Size(gpu, promise, limit) for (gpu, _notebook), promise in zip(wanted, promises, strict=True)]

@@ -9,7 +9,9 @@ from jobs.control import hold_job
 from jobs.models import Job
 from jobs.states import TaskState
 from quotas.models import Quota
+from scheduler.loading import snapshots
 from scheduler.models import Lease
+from scheduler.preview import present_queue, trial_cycles
 from tests import make
 
 pytestmark = pytest.mark.django_db
@@ -149,3 +151,21 @@ def test_script_in_a_name_stays_text(cast, look):
     make.job(cast.ada, name="<script>alert(1)</script>")
     page = look(cast.ada)
     assert "&lt;script&gt;alert(1)" in page and "<script>alert" not in page
+
+
+def test_the_whole_page_loads_the_world_once_and_cuts_a_long_queue_once(cast, look, monkeypatch):
+    """Its first line, tiles, amounts and first steps ask many questions about the same moment."""
+    loads, cuts, load = [], [], snapshots.load_pools
+    monkeypatch.setattr(snapshots, "load_pools", lambda: loads.append(1) or load())
+    cut = trial_cycles.keep_front
+    monkeypatch.setattr(present_queue, "keep_front", lambda world: cuts.append(1) or cut(world))
+    text = look(cast.ada)
+    assert "You can start now" in text and "First steps" in text and "Start a notebook" in text
+    assert (len(loads), len(cuts)) == (1, 1)
+
+
+def test_without_a_free_card_the_first_line_asks_no_cycle(cast, look, monkeypatch):
+    for pool, gpu in (("dev", "1"), ("train", "1")):
+        make.start(make.job(cast.bob, gpu=gpu, pool=pool))
+    monkeypatch.setattr(present_queue, "keep_front", lambda world: pytest.fail("a cycle was asked"))
+    assert "No GPU is free for you now" in look(cast.ada, "can-start")
