@@ -136,14 +136,14 @@ def pytest_sessionfinish(session):
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_teardown(item):
-    """A transaction that a test leaves open would break tests after it: the one that left it fails."""
-    result = yield
-    session = connection.connection
-    if session is not None and session.info.transaction_status != TransactionStatus.IDLE:
+def pytest_runtest_teardown(item, nextitem):
+    """A transaction that a file of tests leaves open would break the files after it: its last test fails."""
+    result, session = (yield), connection.connection
+    is_last = nextitem is None or nextitem.path != item.path
+    if is_last and session is not None and session.info.transaction_status != TransactionStatus.IDLE:
         connection.connection = None
         session.close()
-        pytest.fail(f"{item.nodeid} left a transaction open, or a connection that is closed")
+        pytest.fail(f"{item.path.name} left a transaction open, or a connection that is closed")
     return result
 
 
