@@ -14,7 +14,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 django.setup(set_prefix=False)  # the imports below need loaded apps
 
 from common.errors import NotFound  # noqa: E402
-from config.lifespan import Lifespan, ssh_gateway  # noqa: E402
+from config.lifespan import Lifespan, lasting_objects, ssh_gateway  # noqa: E402
 from jobs.task_access import get_access  # noqa: E402
 from portal.api.http.body_limit import BodyLimit, Message, Receive, Send, send_problem  # noqa: E402
 from portal.gateway.http.gateway import Gateway  # noqa: E402
@@ -42,5 +42,9 @@ portal_application = ProtocolTypeRouter(
 )
 gateway = Gateway(portal_application, get_access)  # requests to apps' hosts never reach Django
 application = ProtocolTypeRouter(
-    {"http": gateway, "websocket": gateway, "lifespan": Lifespan(ssh_gateway, lambda: aclosing(gateway))}
+    {
+        "http": gateway,
+        "websocket": gateway,
+        "lifespan": Lifespan(lasting_objects, ssh_gateway, lambda: aclosing(gateway)),
+    }
 )

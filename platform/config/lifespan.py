@@ -1,10 +1,12 @@
 """ASGI lifespan: what runs beside the web process's requests."""
 
+import gc
 import logging
 import os
 import socket
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from importlib import import_module
 from typing import Any
 
 from django.conf import settings
@@ -31,6 +33,21 @@ class Lifespan:
             await send({"type": "lifespan.startup.complete"})
             await receive()
         await send({"type": "lifespan.shutdown.complete"})
+
+
+@asynccontextmanager
+async def lasting_objects() -> AsyncIterator[None]:
+    """Load all views, and let the garbage collector pass over what was loaded and stays for good.
+
+    A full collection stops every request: for 200 ms among all modules, for 10 ms without them.
+    """
+    import_module(settings.ROOT_URLCONF)
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def ssh_gateway() -> AbstractAsyncContextManager:

@@ -1,9 +1,10 @@
 """What runs beside the requests of the web process begins before the first and ends after the last."""
 
 import asyncio
+import gc
 from contextlib import aclosing, asynccontextmanager
 
-from config.lifespan import Lifespan
+from config.lifespan import Lifespan, lasting_objects
 from portal.gateway.http.gateway import Gateway
 
 
@@ -44,3 +45,16 @@ async def live(application, seen) -> list[str]:
 
     await application({"type": "lifespan"}, wanted.get, send)
     return said
+
+
+async def test_what_stays_for_good_is_not_collected_anew():
+    seen = []
+
+    @asynccontextmanager
+    async def look():
+        seen.append(gc.get_freeze_count())
+        yield
+
+    await live(Lifespan(lasting_objects, look), [])
+    assert seen[0] > 10_000  # functions and classes of all views
+    assert gc.get_freeze_count() == 0
