@@ -86,7 +86,13 @@ def _build(task: Task, context: SpecContext) -> TaskSpec:
         checkpoint=build_checkpoint(job, spec),
         cpu_pinning=task.node.facts.get("cpu_pinning", ""),
         mps=_allows_mps(task, context.cards),
+        simulated_trace=choose_trace(job),
     )
+
+
+def choose_trace(job: Job) -> str:
+    """Return what simulated cards are to do under a job: as its label says, else as its kind does."""
+    return job.labels.get("simulated-trace") or ("notebook" if job.kind == JobKind.INTERACTIVE else "train")
 
 
 def load_cards(uuids: Sequence[str]) -> list[Gpu]:

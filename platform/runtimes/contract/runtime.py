@@ -22,7 +22,8 @@ class Capabilities:
     running tasks. view: LiveView class; without it the runtime is polled. examine: health check, (runtime, numbers of
     teams, probe) to Findings; probe may run something. belongings: Belongings class. remains: function of task uuids,
     to those of which something runs here though they have no records. listening: function that returns the ports which
-    programs of the machine hold, where tasks share them.
+    programs of the machine hold, where tasks share them. sampler: Sampler class, of the runtime, where its processes
+    see the machine; elsewhere agents send samples.
     """
 
     containers: bool
@@ -33,6 +34,7 @@ class Capabilities:
     belongings: str = ""
     remains: str = ""
     listening: str = ""
+    sampler: str = ""
     resizes: bool = False
 
 
@@ -123,3 +125,12 @@ class LiveView(Protocol):
 
     def measures(self) -> dict[str, float]:
         """Return Prometheus metrics: {name with labels: value}."""
+
+
+class Sampler(Protocol):
+    """Tells what cards and tasks of one machine have used."""
+
+    node_name: str
+
+    def take(self) -> dict:
+        """Return ticks for monitoring.ingest. Raises Unavailable, OSError."""

@@ -68,7 +68,8 @@ class TaskSpec:
     env. numa: near which NUMA node cores should be, for each card; () is anywhere. peers: the gang by rank; the first
     is master. ports: the master listens on the first, equal in the gang. port_map: declared → actual, in
     TESSERA_PORT_<declared>. image: "" for the default. cpu_pinning: of its node. mps: share compute by NVIDIA's MPS if
-    possible, else take turns. looked_at: monotonic time when no stop had been requested, None if unknown.
+    possible, else take turns. simulated_trace: what simulated cards do under it. looked_at: monotonic time when no stop
+    had been requested, None if unknown.
     """
 
     uuid: str
@@ -102,4 +103,5 @@ class TaskSpec:
     checkpoint: Checkpoint | None = None
     cpu_pinning: str = ""
     mps: bool = True
+    simulated_trace: str = ""
     looked_at: float | None = None

@@ -34,6 +34,7 @@ class LocalRuntime:
         resizes=True,
         remains="runtimes.local.orphan_processes.list_remains",
         listening="runtimes.local.access.listeners.list_listening_ports",
+        sampler="runtimes.local.sampler.LocalSampler",
     )
 
     def __init__(self, *paths: Any, **options: Any):
@@ -91,9 +92,8 @@ class LocalRuntime:
         record = task.read("spec.json")
         if record is None or task.read("exit") is not None:
             raise Rejected("There is no such task that runs.")
-        if self._is_simulated(record):
-            return  # simulated cards have no limit
-        if not record["plan"].get("slice"):
+        simulated = self._is_simulated(record)
+        if not simulated and not record["plan"].get("slice"):
             raise Rejected("There is no such task with a slice that can be resized.")
         if (mps := record["plan"].get("mps")) and any(mib > mps["limit_mib"] for mib in limits_mib.values()):
             most = mps["limit_mib"]
@@ -101,7 +101,9 @@ class LocalRuntime:
         with hold_file_lock(task.path, os.O_DIRECTORY):  # late requests see newer ones
             if serial < (task.read("resize") or {"serial": 0})["serial"]:
                 return
-            task.write("resize", {"serial": serial})
+            task.write("resize", {"serial": serial, "limits_mib": dict(limits_mib)})
+            if simulated:
+                return  # its trace goes on in the new size: there is no limit to set
             try:
                 self.machine.slices.resize(record["plan"]["slice"], limits_mib)
             except OSError as error:

@@ -1,0 +1,206 @@
+"""Tick of this machine: what each card and task has used, as totals since the run of ticks began.
+
+Many processes may take ticks in turn: the totals are kept in a file. Simulated cards follow their tasks' traces
+(simulated_load.py). Of real cards a tick has what NVML tells at once; how busy they are stays unknown, since a single
+look would not be a mean.
+"""
+
+import json
+import os
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from uuid import uuid4
+
+from agent.gpu.samples import Sample, take_samples
+from runtimes.contract.node import GpuView
+from runtimes.local.processes import read_boot_id
+from runtimes.local.runtime import LocalRuntime
+from runtimes.local.simulated_load import COOL_C, build_load
+from runtimes.local.taskdir import TaskDir, list_tasks
+from runtimes.storage.file_lock import hold_file_lock
+
+MEASURED, SIMULATED = "measured", "simulated"
+IDLE_W, FULL_W = 45, 290
+"""Power of a simulated card."""
+NVML_PATIENCE_S = 5.0
+
+
+@dataclass(frozen=True)
+class TaskLook:
+    """A running task. shares: of its cards, as in spec.json. counted_s: when its counters were read."""
+
+    uuid: str
+    started_s: float
+    trace: str
+    shares: tuple[dict, ...]
+    counters: dict = field(default_factory=dict)
+    counted_s: float | None = None
+    gpu_use: dict = field(default_factory=dict)
+
+
+@dataclass
+class Totals:
+    """What the next tick goes on from. ran_s: how long each task's traces were followed. busy: by task and card."""
+
+    run: str
+    began_s: float
+    seq: int = 0
+    cards: dict[str, float] = field(default_factory=dict)
+    ran_s: dict[str, float] = field(default_factory=dict)
+    busy: dict[str, dict[str, float]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A task's part in a simulated card. active: of the whole card, now, 1 at most."""
+
+    uuid: str
+    busy_ms: float
+    used_mib: int
+    active: float
+    heat_c: int
+
+    def tell(self) -> dict:
+        return {"uuid": self.uuid, "busy_ms": int(self.busy_ms), "used_mib": self.used_mib, "source": SIMULATED}
+
+
+class LocalSampler:
+    def __init__(self, runtime: LocalRuntime):
+        self.runtime = runtime
+        self.node_name = runtime.config.node_name
+        self.file = runtime.config.data_dir / "samples"
+        self._driver = DriverLook()
+
+    def take(self) -> dict:
+        """Return a body of one tick (monitoring/wire.py). Raises Unavailable, OSError."""
+        cards = self.runtime.machine.cards
+        measured = {} if all(card.simulated for card in cards.values()) else self._driver.look()
+        with hold_file_lock(f"{self.file}.lock"):
+            now_s = time.clock_gettime(time.CLOCK_BOOTTIME)
+            looks = [look for task in list_tasks(self.runtime.config.tasks_dir) if (look := look_at_task(task))]
+            totals = read_totals(self.file, read_boot_id(), now_s)
+            tick = build_tick(looks, cards, measured, totals, now_s)
+            write_totals(self.file, totals)
+        return {"run": totals.run, "first": tick["seq"], "ticks": [tick]}
+
+
+class DriverLook:
+    """NVML's look at real cards, in a thread of its own: a driver that hangs costs their values, never the tick."""
+
+    def __init__(self) -> None:
+        self._thread: threading.Thread | None = None
+        self._found: dict[str, Sample] = {}
+
+    def look(self) -> dict[str, Sample]:
+        if self._thread is None or not self._thread.is_alive():
+            self._found = {}
+            self._thread = threading.Thread(target=self._take, daemon=True)
+            self._thread.start()
+        self._thread.join(NVML_PATIENCE_S)
+        return {} if self._thread.is_alive() else self._found
+
+    def _take(self) -> None:
+        self._found = {str(sample["uuid"]): sample for sample in take_samples()}
+
+
+def look_at_task(task: TaskDir) -> TaskLook | None:
+    """Return what is known of a task, None unless it runs."""
+    try:
+        record, started, ended = (task.read(name) for name in ("spec.json", "started", "exit"))
+        if record is None or started is None or ended is not None:
+            return None
+        use, gpu, resized = (task.read(name) or {} for name in ("use", "gpu", "resize"))
+    except OSError:
+        return None
+    limits = resized.get("limits_mib", {})
+    return TaskLook(
+        task.uuid,
+        started["start"] / os.sysconf("SC_CLK_TCK"),
+        record["spec"].get("simulated_trace", ""),
+        tuple(
+            share | {"memory_mib": limits.get(share["uuid"], share["memory_mib"])} for share in record["spec"]["gpus"]
+        ),
+        use.get("counters", {}),
+        use.get("at_s"),
+        gpu.get("cards", {}),
+    )
+
+
+def build_tick(
+    looks: list[TaskLook], cards: Mapping[str, GpuView], measured: Mapping[str, Sample], totals: Totals, now_s: float
+) -> dict:
+    """Return the next tick and move the totals on to it."""
+    totals.seq += 1
+    totals.ran_s = {look.uuid: totals.ran_s[look.uuid] for look in looks if look.uuid in totals.ran_s}
+    totals.busy = {look.uuid: totals.busy.get(look.uuid, {}) for look in looks}
+    parts: dict[str, list[Part]] = {uuid: [] for uuid, card in cards.items() if card.simulated}
+    tasks = []
+    for look in looks:
+        simulated = follow_trace(look, [share for share in look.shares if share["uuid"] in parts], totals, now_s)
+        for part in simulated:
+            parts[part.uuid].append(part)
+        real = [
+            {"uuid": uuid, "used_mib": use["used_mib"], "source": MEASURED}
+            for uuid, use in look.gpu_use.items()
+            if uuid in cards
+        ]
+        counted = {} if look.counted_s is None else {"age_ms": max(round(1000 * (now_s - look.counted_s)), 0)}
+        shares = [*(part.tell() for part in simulated), *real]
+        tasks.append({"task": look.uuid, **counted, **look.counters, "shares": shares})
+    told = [simulate_card(uuid, totals.cards.get(uuid, 0.0), found) for uuid, found in parts.items()]
+    told += [build_real_card(sample) for uuid, sample in measured.items() if uuid in cards]
+    up_ms = round(1000 * (now_s - totals.began_s))
+    return {"seq": totals.seq, "age_ms": 0, "up_ms": up_ms, "cards": told, "tasks": tasks}
+
+
+def follow_trace(look: TaskLook, shares: list[dict], totals: Totals, now_s: float) -> list[Part]:
+    """Return what a task does with its simulated cards, and move its totals on to now."""
+    load, ran_s = build_load(look.trace, look.uuid), max(now_s - look.started_s, 0.0)
+    worked_ms = max(load.count_busy_ms(ran_s) - load.count_busy_ms(totals.ran_s.get(look.uuid, 0.0)), 0.0)
+    totals.ran_s[look.uuid] = ran_s
+    busy, parts = totals.busy[look.uuid], []
+    for share in shares:
+        uuid, of_card = share["uuid"], share["compute_percent"] / 100
+        busy[uuid] = busy.get(uuid, 0.0) + worked_ms * of_card
+        totals.cards[uuid] = totals.cards.get(uuid, 0.0) + worked_ms * of_card
+        used_mib = load.read_memory_mib(ran_s, share["memory_mib"])
+        parts.append(Part(uuid, busy[uuid], used_mib, load.read_activity(ran_s) / 100 * of_card, load.heat_c))
+    return parts
+
+
+def simulate_card(uuid: str, busy_ms: float, parts: list[Part]) -> dict:
+    """Return a simulated card with what its tasks make of it now."""
+    return {
+        "uuid": uuid,
+        "busy_ms": int(busy_ms),
+        "used_mib": sum(part.used_mib for part in parts),
+        "temperature_c": round(COOL_C + sum(part.active * part.heat_c for part in parts)),
+        "power_w": round(IDLE_W + (FULL_W - IDLE_W) * sum(part.active for part in parts)),
+        "source": SIMULATED,
+    }
+
+
+def build_real_card(sample: Sample) -> dict:
+    told = {name: sample[name] for name in ("used_mib", "temperature_c", "power_w") if sample[name] is not None}
+    return {"uuid": sample["uuid"], **told, "source": MEASURED}
+
+
+def read_totals(file: Path, boot_id: str, now_s: float) -> Totals:
+    """Return the totals of the last tick, or those of a new run if there was none since the machine started."""
+    try:
+        totals = Totals(**json.loads(file.read_text()))
+    except (OSError, ValueError, TypeError):
+        totals = None
+    if totals is None or not totals.run.startswith(f"{boot_id}/") or totals.began_s > now_s:
+        return Totals(f"{boot_id}/{uuid4().hex[:8]}", now_s)
+    return totals
+
+
+def write_totals(file: Path, totals: Totals) -> None:
+    """Write atomically. Raises OSError."""
+    temporary = file.with_name(f".{file.name}.{os.getpid()}")
+    temporary.write_text(json.dumps(asdict(totals)))
+    temporary.rename(file)

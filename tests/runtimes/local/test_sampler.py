@@ -1,0 +1,124 @@
+"""Ticks of a machine: totals that go on from process to process; what is simulated, measured or not known."""
+
+import json
+import os
+import threading
+from dataclasses import asdict, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runtimes.contract.task import GpuShare
+from runtimes.local import sampler
+from runtimes.local.node.simulated_cards import simulate_cards
+from runtimes.local.sampler import DriverLook, LocalSampler, TaskLook, Totals, build_tick, look_at_task, read_totals
+from runtimes.local.simulated_load import build_load
+from tests.runtimes.worlds import LocalWorld, wait_for
+
+BOOT, NOW = "boot-1", 5000.0
+CARDS = {card.uuid: card for card in simulate_cards("2xV100-32GB", "n1").gpus}
+FIRST, SECOND = CARDS
+TASK, OTHER = "a" * 32, "b" * 32
+QUARTER = {"uuid": FIRST, "memory_mib": 8000, "compute_percent": 25}
+WHOLE = {"uuid": SECOND, "memory_mib": 32000, "compute_percent": 100}
+
+
+def new_totals() -> Totals:
+    return Totals("boot-1/r", NOW)
+
+
+def tick_at(now_s: float, totals: Totals, *looks: TaskLook, measured=(), cards=CARDS) -> dict:
+    return build_tick(list(looks), cards, dict(measured), totals, now_s)
+
+
+def card_of(tick: dict, uuid: str = FIRST) -> dict:
+    return next(card for card in tick["cards"] if card["uuid"] == uuid)
+
+
+@given(st.lists(st.floats(1, 300), min_size=1, max_size=20))
+def test_totals_are_the_same_however_often_a_tick_is_taken(pauses):
+    look, totals = TaskLook(TASK, NOW, "train", (QUARTER, WHOLE)), new_totals()
+    now = NOW
+    for pause in pauses:
+        now += pause
+        tick = tick_at(now, totals, look)
+    wanted = build_load("train", TASK).count_busy_ms(now - NOW)
+    assert card_of(tick)["busy_ms"] == pytest.approx(wanted / 4, abs=1)
+    assert card_of(tick, SECOND)["busy_ms"] == pytest.approx(wanted, abs=1)
+    assert [share["busy_ms"] for share in tick["tasks"][0]["shares"]] == [
+        card_of(tick, uuid)["busy_ms"] for uuid in (FIRST, SECOND)
+    ]
+    assert tick["seq"] == len(pauses) and tick["up_ms"] == round(1000 * (now - NOW))
+
+
+def test_what_an_ended_task_did_stays_on_the_card():
+    totals = new_totals()
+    looks = [TaskLook(task, NOW, "hot", (QUARTER,)) for task in (TASK, OTHER)]
+    both = tick_at(NOW + 100, totals, *looks)
+    one = tick_at(NOW + 200, totals, looks[0])
+    before, after = card_of(both)["busy_ms"], card_of(one)["busy_ms"]
+    assert after - before == pytest.approx(25_000, rel=0.04) and before == pytest.approx(50_000, rel=0.06)
+    assert OTHER not in totals.busy and OTHER not in totals.ran_s
+
+
+def test_a_card_that_nothing_uses_is_known_to_be_unused():
+    assert tick_at(NOW + 60, new_totals())["cards"][0] == {
+        "uuid": FIRST, "busy_ms": 0, "used_mib": 0, "temperature_c": 34, "power_w": 45, "source": "simulated",
+    }  # fmt: skip
+
+
+def test_a_real_card_has_what_its_driver_tells_and_is_not_said_to_be_idle():
+    cards = {FIRST: replace(CARDS[FIRST], simulated=False)}
+    sample = {"uuid": FIRST, "used_mib": 900, "busy_percent": 70, "temperature_c": None, "power_w": 80}
+    use = {FIRST: {"used_mib": 512, "limit_mib": 8000, "peak_mib": 600, "refused": 0}}
+    look = TaskLook(TASK, NOW, "train", (QUARTER,), {"cpu_ms": 70}, NOW + 9, use)
+    tick = tick_at(NOW + 10, new_totals(), look, measured={FIRST: sample}.items(), cards=cards)
+    assert tick["cards"] == [{"uuid": FIRST, "used_mib": 900, "power_w": 80, "source": "measured"}]
+    shares = [{"uuid": FIRST, "used_mib": 512, "source": "measured"}]
+    assert tick["tasks"] == [{"task": TASK, "age_ms": 1000, "cpu_ms": 70, "shares": shares}]
+
+
+def test_totals_begin_anew_with_the_machine_or_when_their_file_cannot_be_read(tmp_path):
+    file, kept = tmp_path / "samples", replace(new_totals(), seq=7)
+    file.write_text(json.dumps(asdict(kept)))
+    assert read_totals(file, BOOT, NOW + 1) == kept
+    fresh = read_totals(file, "boot-2", NOW + 1)
+    assert fresh.run.startswith("boot-2/") and (fresh.seq, fresh.began_s) == (0, NOW + 1)
+    for text in ("", "{", "[]", '{"run": 1}', '{"run": "boot-1/r"}'):
+        file.write_text(text)
+        assert read_totals(file, BOOT, NOW).seq == 0
+
+
+def test_a_driver_that_hangs_costs_its_values_and_no_second_thread(monkeypatch):
+    answers, asked = threading.Event(), []
+    monkeypatch.setattr(sampler, "NVML_PATIENCE_S", 0.01)
+    monkeypatch.setattr(sampler, "take_samples", lambda: asked.append(1) or (answers.wait() and [{"uuid": FIRST}]))
+    driver = DriverLook()
+    assert driver.look() == driver.look() == {} and asked == [1]
+    answers.set()
+    assert wait_for(driver.look) == {FIRST: {"uuid": FIRST}}
+
+
+def test_a_machine_tells_of_its_running_tasks_and_two_processes_go_on_from_each_other():
+    world = LocalWorld()
+    try:
+        card = next(iter(world.runtime.machine.cards))
+        shares = (GpuShare(card, 0, 8000, 25, False),)
+        spec = world.spec("sleep 60", gpus=shares, simulated_trace="hot")
+        world.runtime.start(spec)
+        world.until(spec.uuid, "running")
+        first = LocalSampler(world.runtime).take()
+        again = LocalSampler(world.another_runtime()).take()
+        assert (again["run"], again["first"]) == (first["run"], first["first"] + 1)
+        before, after = (body["ticks"][0]["tasks"][0]["shares"][0]["busy_ms"] for body in (first, again))
+        assert 0 <= before <= after
+        world.runtime.resize(spec.uuid, {card: 4000}, serial=1)
+        look = look_at_task(world.task(spec.uuid))
+        assert (look.trace, look.shares[0]["memory_mib"]) == ("hot", 4000)
+        world.runtime.stop(spec.uuid, 0, epoch=5)
+        world.until(spec.uuid, "exited")
+        assert LocalSampler(world.runtime).take()["ticks"][0]["tasks"] == []
+        assert not [name for name in os.listdir(world.base / "data") if name.startswith(".samples")]
+    finally:
+        world.close()
