@@ -5,7 +5,7 @@ from functools import cache
 from django.conf import settings
 from django.utils.module_loading import import_string
 
-from runtimes.contract.runtime import Runtime
+from runtimes.contract.runtime import Runtime, Sampler
 
 
 @cache
@@ -27,3 +27,10 @@ def list_listening_ports() -> set[int]:
     """Return the ports that programs of the machine hold; none where tasks have their own addresses."""
     dotted = import_string(settings.TESSERA_RUNTIME).capabilities.listening
     return import_string(dotted)() if dotted else set()
+
+
+@cache
+def get_sampler() -> Sampler | None:
+    """Return what samples the machine that this process sees; None where agents do."""
+    dotted = import_string(settings.TESSERA_RUNTIME).capabilities.sampler
+    return import_string(dotted)(get_runtime()) if dotted else None

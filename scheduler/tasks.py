@@ -8,11 +8,13 @@ from contextlib import contextmanager
 from datetime import timedelta
 
 from celery import shared_task
-from django.db import OperationalError, connection
+from django.db import DatabaseError, OperationalError, connection
 
+from cluster.models import Node
 from common.steady_clock import steady_now, steady_time
 from events.record_and_publish import clear_hint
 from jobs.models import IdempotencyKey
+from monitoring.ingest import take_samples
 from runtimes.contract.errors import Unavailable
 from scheduler.commit.step_runner import run_steps
 from scheduler.commit.steps import build_steps
@@ -26,7 +28,7 @@ from scheduler.loading.snapshots import load_world
 from scheduler.preview.forecast_recorder import record_forecasts
 from scheduler.reconcile.actions import decode_action, run_actions
 from scheduler.reconcile.round import Poller, reconcile_once
-from scheduler.runtime import get_runtime
+from scheduler.runtime import get_runtime, get_sampler
 
 log = logging.getLogger("tessera.tasks")
 
@@ -73,6 +75,20 @@ def take_inventory() -> None:
         record_inventory(get_runtime().list_nodes())
     except Unavailable as away:
         log.warning("no inventory: %s", away)
+
+
+@shared_task
+def sample() -> None:
+    """Sample this machine's cards and tasks, where no agent does."""
+    _leave_dead_connection()
+    sampler = get_sampler()
+    node = Node.objects.present().filter(name=sampler.node_name).first() if sampler is not None else None
+    if sampler is None or node is None:
+        return
+    try:
+        take_samples(node, sampler.take())
+    except (Unavailable, OSError, DatabaseError) as failed:  # the next beat retries; nothing waits for samples
+        log.warning("no samples: %s", failed)
 
 
 @shared_task

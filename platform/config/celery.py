@@ -5,6 +5,7 @@ from typing import Any
 
 from celery import Celery
 from celery.schedules import schedule
+from django.conf import settings
 
 from common.steady_clock import unbroken_now
 from config.heartbeat import AliveStep
@@ -43,3 +44,5 @@ app.conf.beat_schedule = {
     "sweep_sent": build_schedule_entry(3600, "portal.tasks.sweep", queue="outside", expires=600),
     "sweep": build_schedule_entry(600, "scheduler.tasks.sweep"),
 }
+if settings.TESSERA_SAMPLE_S > 0:
+    app.conf.beat_schedule["sample"] = build_schedule_entry(settings.TESSERA_SAMPLE_S, "scheduler.tasks.sample")

@@ -86,6 +86,9 @@ TESSERA_DISK_RESERVE_MIB = env_int("TESSERA_DISK_RESERVE_MIB", 128 if TESSERA_EM
 # How long a clock must have kept to a jump until deadlines follow it; 0 = at once.
 TESSERA_CLOCK_STEADY_S = env_int("TESSERA_CLOCK_STEADY_S", 600)
 
+# How often a machine's cards and tasks are sampled where the platform sees it itself; 0 = never.
+TESSERA_SAMPLE_S = env_int("TESSERA_SAMPLE_S", 10)
+
 # The runtime's dotted class name.
 TESSERA_RUNTIME = env_text("TESSERA_RUNTIME", "runtimes.local.runtime.LocalRuntime")
 KUBERNETES_OPTIONS = {
@@ -211,6 +214,7 @@ INSTALLED_APPS = [
     "images",
     "jobs",
     "notebooks",
+    "monitoring",
     "scheduler",
     "portal.apps.PortalConfig",
 ]

@@ -1,0 +1,20 @@
+"""Means between two looks at a total. Pure; None is what is not known."""
+
+
+def mean_growth(before: int | None, after: int | None, span_ms: int) -> float | None:
+    """Return how much a total grew in each millisecond. A total that fell began anew: nothing is known of the span."""
+    if before is None or after is None or after < before or span_ms <= 0:
+        return None
+    return (after - before) / span_ms
+
+
+def mean_percent(before_ms: int | None, after_ms: int | None, span_ms: int) -> float | None:
+    """Return how much of a span was busy, in percent."""
+    grown = mean_growth(before_ms, after_ms, span_ms)
+    return None if grown is None else min(100.0, round(100 * grown, 2))
+
+
+def mean_per_s(before: int | None, after: int | None, span_ms: int) -> int | None:
+    """Return the growth of a second, rounded."""
+    grown = mean_growth(before, after, span_ms)
+    return None if grown is None else round(1000 * grown)

@@ -1,0 +1,152 @@
+"""Take the ticks of one machine, and keep the newest values of its cards and tasks.
+
+Nothing waits for this, and nothing is decided by it: if it fails, jobs queue, start and end as before.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db import transaction
+from django.utils import timezone
+
+from cluster.models import Gpu, Node
+from jobs.models import Task
+from monitoring.growth import mean_per_s, mean_percent
+from monitoring.models import CardNow, NodeNow, TaskNow
+from monitoring.wire import Body, Sampled, TaskSampled, Tick, read_body
+
+log = logging.getLogger("tessera.samples")
+
+MOST_RATE = 2**31 - 1
+CARD_FIELDS = [field.name for field in CardNow._meta.fields if field.name != "gpu"]
+TASK_FIELDS = [field.name for field in TaskNow._meta.fields if field.name != "task"]
+
+
+@dataclass(frozen=True)
+class Taken:
+    """taken: ticks that were new. next: the seq that is awaited. refused: what was dropped, by what is wrong."""
+
+    taken: int
+    next: int
+    refused: Counter[str]
+
+
+def take_samples(node: Node, sent: object) -> Taken:
+    """Take a body of ticks (see wire). Repeats by run and seq change nothing. Only a machine's own cards and tasks
+    count.
+    """
+    body = read_body(sent)
+    with transaction.atomic():
+        NodeNow.objects.get_or_create(node=node)
+        now = NodeNow.objects.select_for_update().get(node=node)
+        ticks = _choose_new(now, body)
+        if ticks:
+            _begin_run(now, body.run, ticks)
+            _store_cards(node, now.term, ticks, body.refused)
+            _store_tasks(node, now.term, ticks, body.refused)
+    if body.refused:
+        log.warning("samples of %s: dropped %s", node.name, dict(body.refused))
+    return Taken(len(ticks), now.seq + 1, body.refused)
+
+
+def _choose_new(now: NodeNow, body: Body) -> list[Tick]:
+    """Return the ticks that were not taken yet, each once, oldest first."""
+    if not body.run or (body.run == now.run_before and body.run != now.run):
+        return []
+    known = now.seq if body.run == now.run else -1
+    return list({tick.seq: tick for tick in reversed(body.ticks) if tick.seq > known}.values())[::-1]
+
+
+def _begin_run(now: NodeNow, run: str, ticks: list[Tick]) -> None:
+    if run != now.run:
+        now.run, now.run_before, now.term = run, now.run, now.term + 1
+    now.seq = ticks[-1].seq
+    now.save()
+
+
+def _store_cards(node: Node, term: int, ticks: list[Tick], refused: Counter[str]) -> None:
+    named = {uuid for tick in ticks for uuid in tick.cards}
+    gpus = {gpu.uuid: gpu for gpu in Gpu.objects.present().filter(node=node, uuid__in=named)}
+    refused.update({"card of another machine": len(named - gpus.keys())} if named - gpus.keys() else {})
+    rows = {row.gpu_id: row for row in CardNow.objects.filter(gpu__in=gpus.values())}
+    for tick in ticks:
+        at = _when(tick.age_ms)
+        for uuid, sampled in tick.cards.items():
+            if (gpu := gpus.get(uuid)) is not None:
+                rows[gpu.pk] = _next_card(gpu, rows.get(gpu.pk), sampled, tick, term, at)
+    CardNow.objects.bulk_create(
+        _in_order(rows.values()), update_conflicts=True, unique_fields=["gpu"], update_fields=CARD_FIELDS
+    )
+
+
+def _next_card(gpu: Gpu, before: CardNow | None, sampled: Sampled, tick: Tick, term: int, at: datetime) -> CardNow:
+    before = before if before is not None and before.term == term else None
+    row = CardNow(gpu=gpu, at=at, term=term, up_ms=tick.up_ms, source=sampled.source, **sampled.values)
+    if before is not None:
+        row.busy_percent = mean_percent(before.busy_ms, row.busy_ms, tick.up_ms - before.up_ms)
+    return row
+
+
+def _store_tasks(node: Node, term: int, ticks: list[Tick], refused: Counter[str]) -> None:
+    named = {uuid for tick in ticks for uuid in tick.tasks}
+    tasks = {task.uuid: task for task in Task.objects.filter(node=node, uuid__in=named).only("pk", "uuid", "cards")}
+    refused.update({"task of another machine": len(named - tasks.keys())} if named - tasks.keys() else {})
+    rows = {row.task_id: row for row in TaskNow.objects.filter(task__in=tasks.values())}
+    for tick in ticks:
+        for uuid, sampled in tick.tasks.items():
+            if (task := tasks.get(uuid)) is not None:
+                rows[task.pk] = _next_task(task, rows.get(task.pk), sampled, tick, term, refused)
+    TaskNow.objects.bulk_create(
+        _in_order(rows.values()), update_conflicts=True, unique_fields=["task"], update_fields=TASK_FIELDS
+    )
+
+
+def _next_task(
+    task: Task, before: TaskNow | None, sampled: TaskSampled, tick: Tick, term: int, refused: Counter[str]
+) -> TaskNow:
+    before = before if before is not None and before.term == term else None
+    row = TaskNow(task=task, at=_when(tick.age_ms), term=term, up_ms=tick.up_ms - sampled.age_ms, **sampled.values)
+    row.shares = _next_shares(task, before.shares if before else [], sampled.shares, tick.up_ms, refused)
+    if before is None:
+        return row
+    span_ms = row.up_ms - before.up_ms
+    if span_ms <= 0:  # its counters were not read since
+        row.up_ms = before.up_ms
+        row.cpu_milli, row.read_kib_s, row.write_kib_s = before.cpu_milli, before.read_kib_s, before.write_kib_s
+        return row
+    row.cpu_milli = _limit(mean_per_s(before.cpu_ms, row.cpu_ms, span_ms))
+    row.read_kib_s = _limit(mean_per_s(before.read_kib, row.read_kib, span_ms))
+    row.write_kib_s = _limit(mean_per_s(before.write_kib, row.write_kib, span_ms))
+    return row
+
+
+def _next_shares(
+    task: Task, before: list[dict], shares: dict[str, Sampled], up_ms: int, refused: Counter[str]
+) -> list[dict]:
+    held, known = {card["uuid"] for card in task.cards}, {share["uuid"]: share for share in before}
+    told = []
+    for uuid, sampled in shares.items():
+        if uuid not in held:
+            refused["card that the task does not hold"] += 1
+            continue
+        last = known.get(uuid, {})
+        busy = mean_percent(last.get("busy_ms"), sampled.values.get("busy_ms"), up_ms - last.get("up_ms", up_ms))
+        share = {"uuid": uuid, "source": sampled.source, "up_ms": up_ms, **sampled.values}
+        told.append(share | ({} if busy is None else {"busy_percent": busy}))
+    return told
+
+
+def _when(age_ms: int) -> datetime:
+    return timezone.now() - timedelta(milliseconds=age_ms)
+
+
+def _limit(rate: int | None) -> int | None:
+    return None if rate is None else min(rate, MOST_RATE)
+
+
+def _in_order(rows: Iterable) -> list:
+    """Sort rows by key, so that two callers cannot deadlock."""
+    return sorted(rows, key=lambda row: row.pk)

@@ -1,0 +1,165 @@
+"""What samplers send, read value by value: one that is no sense is dropped and counted, the rest is taken. Pure.
+
+    {"run": "boot-id/1732", "first": 4711, "ticks": [{"seq": 4711, "age_ms": 870, "up_ms": 91000,
+     "cards": [{"uuid": "GPU-…", "source": "measured", "busy_ms": 81234, "used_mib": 30100, "temperature_c": 61,
+                "power_w": 240}],
+     "tasks": [{"task": "hex", "age_ms": 1200, "cpu_ms": 7, "memory_mib": 512, "peak_mib": 600, "processes": 3,
+                "read_kib": 12, "write_kib": 4, "shares": [{"uuid": "GPU-…", "source": "measured", "busy_ms": 3,
+                "used_mib": 900}]}]}]}
+
+run: changes when the sampler starts anew, and its totals with it. seq: grows with each tick. age_ms: how long ago it
+was, so that no clock is compared; of a task, since its counters were read. up_ms: how long the run had lasted.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+SOURCES = frozenset({"measured", "estimated", "simulated"})
+TASK = re.compile(r"[0-9a-f]{32}")
+MOST_TICKS, MOST_CARDS, MOST_TASKS, MOST_NAME = 360, 1024, 4096, 100
+MOST = 2**53
+"""Of totals: what survives JSON everywhere."""
+MOST_AGE_MS = 30 * 60_000
+CARD_VALUES = {"busy_ms": MOST, "used_mib": 2**31 - 1, "temperature_c": 250, "power_w": 100_000}
+SHARE_VALUES = {"busy_ms": MOST, "used_mib": 2**31 - 1}
+TASK_VALUES = {
+    "cpu_ms": MOST,
+    "memory_mib": 2**31 - 1,
+    "peak_mib": 2**31 - 1,
+    "processes": 2**31 - 1,
+    "read_kib": MOST,
+    "write_kib": MOST,
+}
+
+Values = dict[str, int]
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """Values of a card, or of a task's share of one."""
+
+    source: str
+    values: Values
+
+
+@dataclass(frozen=True)
+class TaskSampled:
+    age_ms: int
+    values: Values
+    shares: dict[str, Sampled]
+
+
+@dataclass(frozen=True)
+class Tick:
+    seq: int
+    age_ms: int
+    up_ms: int
+    cards: dict[str, Sampled]
+    tasks: dict[UUID, TaskSampled]
+
+
+@dataclass
+class Body:
+    """run: "" if the body cannot be used at all. refused: dropped values and parts, by what is wrong."""
+
+    run: str = ""
+    ticks: list[Tick] = field(default_factory=list)
+    refused: Counter[str] = field(default_factory=Counter)
+
+
+def read_body(sent: Any) -> Body:
+    body = Body()
+    run = sent.get("run") if isinstance(sent, dict) else None
+    if not isinstance(run, str) or not run.strip() or len(run) > MOST_NAME or "\0" in run:
+        body.refused["run"] += 1
+        return body
+    body.run = run
+    for part in _read_list(sent, "ticks", MOST_TICKS, body.refused):
+        if (tick := _read_tick(part, body.refused)) is not None:
+            body.ticks.append(tick)
+    body.ticks.sort(key=lambda tick: tick.seq)
+    return body
+
+
+def _read_tick(part: dict, refused: Counter[str]) -> Tick | None:
+    marks = {"seq": MOST, "age_ms": MOST_AGE_MS, "up_ms": MOST}
+    found = _read_values(part, marks, refused)
+    if found.keys() != marks.keys():
+        refused["tick"] += 1
+        return None
+    cards = _read_named(part, "cards", MOST_CARDS, _read_uuid, _read_sampled(CARD_VALUES), refused)
+    tasks = _read_named(part, "tasks", MOST_TASKS, _read_task_uuid, _read_task, refused)
+    return Tick(**found, cards=cards, tasks=tasks)
+
+
+def _read_task(part: dict, refused: Counter[str]) -> TaskSampled:
+    shares = _read_named(part, "shares", MOST_CARDS, _read_uuid, _read_sampled(SHARE_VALUES), refused)
+    age = _read_values(part, {"age_ms": MOST_AGE_MS}, refused).get("age_ms")
+    values = _read_values(part, TASK_VALUES, refused)
+    if age is None and values:  # as of when is not known, so their growth would not be, either
+        refused["age_ms"] += 1
+        values = {}
+    return TaskSampled(age or 0, values, shares)
+
+
+def _read_sampled(known: Mapping[str, int]) -> Callable[[dict, Counter[str]], Sampled | None]:
+    def read(part: dict, refused: Counter[str]) -> Sampled | None:
+        source = part.get("source")
+        if not isinstance(source, str) or source not in SOURCES:
+            refused["source"] += 1
+            return None
+        return Sampled(source, _read_values(part, known, refused))
+
+    return read
+
+
+def _read_named(
+    part: dict, name: str, most: int, read_key: Callable[[dict], Any], read: Callable, refused: Counter[str]
+) -> dict:
+    """Read a list of parts by what they are of; of several of the same, the first."""
+    found: dict = {}
+    for one in _read_list(part, name, most, refused):
+        key = read_key(one)
+        if key is None or key in found:
+            refused[name] += 1
+        elif (values := read(one, refused)) is not None:
+            found[key] = values
+    return found
+
+
+def _read_list(part: dict, name: str, most: int, refused: Counter[str]) -> list[dict]:
+    """Read a list of objects; what is none, and what is too much, is refused."""
+    found = part.get(name, [])
+    if not isinstance(found, list):
+        refused[name] += 1
+        return []
+    taken = [one for one in found[:most] if isinstance(one, dict)]
+    if len(taken) < len(found):
+        refused[name] += len(found) - len(taken)
+    return taken
+
+
+def _read_values(part: dict, known: Mapping[str, int], refused: Counter[str]) -> Values:
+    """Read whole numbers from 0 to the most of each. null is as good as absent."""
+    values = {}
+    for name, most in known.items():
+        value = part.get(name)
+        if type(value) is int and 0 <= value <= most:
+            values[name] = value
+        elif value is not None:
+            refused[name] += 1
+    return values
+
+
+def _read_uuid(part: dict) -> str | None:
+    uuid = part.get("uuid")
+    return uuid if isinstance(uuid, str) and 0 < len(uuid) <= MOST_NAME and "\0" not in uuid else None
+
+
+def _read_task_uuid(part: dict) -> UUID | None:
+    uuid = part.get("task")
+    return UUID(uuid) if isinstance(uuid, str) and TASK.fullmatch(uuid) else None
