@@ -109,7 +109,10 @@ class Pool(models.Model):
         default=168,
         db_default=168,
         validators=[MaxValueValidator(10_000_000)],
-        help_text=_("Of each team, where that is the price. A week begins on Monday, 00:00 UTC."),
+        help_text=_(
+            "Of each team, where that is the price. A week begins on Monday, 00:00 UTC. "
+            "Jobs that wait already keep their priority, and count."
+        ),
     )
     short_first = models.BooleanField(
         _("short jobs go first"),

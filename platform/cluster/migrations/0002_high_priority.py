@@ -14,7 +14,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='pool',
             name='high_gpu_hours',
-            field=models.PositiveIntegerField(db_default=168, default=168, help_text='Of each team, where that is the price. A week begins on Monday, 00:00 UTC.', validators=[django.core.validators.MaxValueValidator(10000000)], verbose_name='weekly budget of high priority, in GPU hours'),
+            field=models.PositiveIntegerField(db_default=168, default=168, help_text='Of each team, where that is the price. A week begins on Monday, 00:00 UTC. Jobs that wait already keep their priority, and count.', validators=[django.core.validators.MaxValueValidator(10000000)], verbose_name='weekly budget of high priority, in GPU hours'),
         ),
         migrations.AddField(
             model_name='pool',

@@ -100,12 +100,17 @@ def sum_hours(held: Iterable[tuple[int, datetime, datetime | None]], begins: dat
 
 
 def _measure_open_jobs(team: Team, pool: Pool, now: datetime, but: Job | None) -> float:
-    jobs = Job.objects.open().filter(team=team, pool=pool, priority__gte=Priority.HIGH).select_related("team", "pool")
-    found = [job for job in jobs if but is None or job.pk != but.pk]
+    """Measure what runs in the pool or may start there: it may wait in several from before the pool had a budget."""
+    jobs = Job.objects.open().in_pool(pool.name).filter(team=team, priority__gte=Priority.HIGH)
+    found = [job for job in jobs.select_related("team", "pool") if but is None or job.pk != but.pk]
     if not found:
         return 0.0
     hours = GpuHours(pool)
-    return sum(hours.measure(read_asked(job), ran_s=_measure_run(job, now)) for job in found)
+    return sum(hours.measure(_read_asked_here(job, pool), ran_s=_measure_run(job, now)) for job in found)
+
+
+def _read_asked_here(job: Job, pool: Pool) -> Asked:
+    return read_asked(job, pool) if job.state == JobState.QUEUED else read_asked(job)
 
 
 def _measure_run(job: Job, now: datetime) -> float:

@@ -84,3 +84,14 @@ def test_an_admin_sets_the_price_of_a_pool(cast, ada):
     assert (answer.status_code, answer.json()["high_gpu_hours"]) == (200, 24)
     assert rita.patch("pools/dev", {"high_priority": "gold"}).json()["errors"][0]["pointer"] == "/high_priority"
     assert ada.patch("pools/dev", {"high_priority": "free"}).status_code == 403
+
+
+def test_a_new_budget_counts_what_waits_in_several_pools_and_takes_nothing_from_it(cast, ada):
+    rita = Api(make.token(make.admin()))
+    path = f"jobs/{ada.post('jobs', {**ASK, 'pool': None}).json()['id']}"
+    assert rita.patch("pools/dev", {"high_priority": "budget", "high_gpu_hours": 3}).status_code == 200
+    job = ada.get(path).json()
+    assert (job["priority"], job["pools"]) == ("high", ["train", "dev"])
+    (line,) = [one for one in ada.get("quotas").json()["results"] if one["pool"] == "dev"]
+    assert "0 of 3 GPU hours are left this week (0 used, 4 asked for by jobs" in line["high_priority"]["text"]
+    assert ada.post("jobs", {**ASK, "pool": "dev", "time": "1h"}).json()["code"] == "priority_budget_spent"
