@@ -16,8 +16,7 @@ from common.locks import database_now
 from events.record_and_publish import Actor, EventLine, hint, record, record_all
 from jobs.lifecycle import TaskMove, load_attempt, load_attempts, lock_job, lock_jobs, move_tasks, requeue_job
 from jobs.models import Job, Task
-from jobs.pricing.budget import read_asked
-from jobs.pricing.price import admit_priority
+from jobs.pricing.price import admit_retry
 from jobs.states import JobState, TaskState
 from jobs.submit import list_waiting_jobs
 from quotas.services import admit_waiting_job
@@ -94,15 +93,26 @@ def release_job(*, actor: User, job: Job) -> Job:
 @transaction.atomic
 def retry_job(*, actor: User, job: Job) -> Job:
     require(actor, "job.retry", job.team, job.user_id)
-    admit_priority(actor=actor, asked=read_asked(job))
+    pools = admit_retry(actor=actor, job=job)
     admit_waiting_job(user=job.user, waiting=list_waiting_jobs(job.user))
     job = lock_job(job.pk)
     if not job.is_final:
         raise Conflict("only_ended_jobs", state=job.state.lower())
     wishes = {"stop_requested_at": None, "stop_requested_by": "", "stop_reason": "", "not_before": None}
     times = job.spec.get("retry", {}).get("times", 0)
-    requeue_job(job, actor=actor.as_actor, reason="", retries_left=times, stops=0, **wishes)
+    where = _keep_choices(job, [pool.pk for pool in pools])
+    requeue_job(job, actor=actor.as_actor, reason="", retries_left=times, stops=0, **wishes, **where)
     return load_with_names(job)
+
+
+def _keep_choices(job: Job, pool_ids: list[int]) -> dict[str, Any]:
+    """Let a job wait in these of its pools alone; return the columns that change."""
+    choices = [choice for choice in job.choices if choice["pool"] in pool_ids]
+    if choices == job.choices:
+        return {}
+    job.enter_pool(pool_ids[0])
+    asked = {"pool_id": job.pool_id, "gang": job.gang, "max_time_s": job.max_time_s}
+    return {"choices": choices if len(choices) > 1 else [], **asked}
 
 
 @transaction.atomic

@@ -29,7 +29,7 @@ from jobs.jobfile.spec import JobSpec, RoleSpec, roles_of, to_json
 from jobs.lifecycle import begin_attempt
 from jobs.models import CodePack, Job, JobKind, JobQuerySet, Priority
 from jobs.pricing.budget import Asked, shorter
-from jobs.pricing.price import admit_priority, check_price
+from jobs.pricing.price import admit_priority, check_price, list_pools_to_wait_in
 from quotas.models import Quota
 from quotas.services import admit_waiting_job, find_full_limit
 
@@ -142,14 +142,8 @@ def choose_pool(
             found.append(draft)
     if not found:
         raise [*unpaid, *refused][0]
-    return replace(found[0], others=_list_others(found))
-
-
-def _list_others(found: list[Draft]) -> tuple[Draft, ...]:
-    """Return where else than in the first it waits: hours of a budget are kept for it in one pool only."""
-    if found[0].asked.costs_hours:
-        return ()
-    return tuple(draft for draft in found[1:] if not draft.asked.costs_hours)
+    pools = list_pools_to_wait_in([draft.asked for draft in found])
+    return replace(found[0], others=tuple(draft for draft in found[1:] if draft.pool in pools))
 
 
 def _with_digest(draft: Draft) -> Draft:

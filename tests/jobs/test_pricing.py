@@ -113,6 +113,75 @@ def test_a_retry_by_hand_is_priced_anew(cast, dear):
     assert retry_job(actor=cast.bob, job=Job.objects.with_names().get(pk=ended.pk)).state == "QUEUED"
 
 
+def waits_in(job: Job) -> list[str]:
+    return Job.objects.get(pk=job.pk).pool_names
+
+
+def test_what_waits_in_several_pools_counts_in_each_that_gets_a_budget(cast):
+    job = submit(cast.ada, pool=None)
+    submit(cast.ada, pool="dev", priority="normal")
+    assert waits_in(job) == ["train", "dev"]
+    Pool.objects.filter(name="dev").update(high_priority=HighPriority.BUDGET, high_gpu_hours=10)
+    assert (waits_in(job), Job.objects.get(pk=job.pk).priority) == (["train", "dev"], 2)
+    assert (left(cast.nlp, "dev"), left(cast.vision, "dev")) == (pytest.approx(6), 10)
+    with pytest.raises(BudgetSpent):
+        submit(cast.ada, pool="dev", time="7h")
+    Pool.objects.filter(name="dev").update(high_gpu_hours=2)  # less than it asks for, and it goes on waiting there
+    assert (waits_in(job), left(cast.nlp, "dev")) == (["train", "dev"], 0)
+    make.start(job)  # in train
+    assert left(cast.nlp, "dev") == 2
+
+
+def test_its_hours_are_kept_where_it_starts_alone(cast):
+    job = submit(cast.ada, pool=None)
+    Pool.objects.update(high_priority=HighPriority.BUDGET, high_gpu_hours=10)
+    assert (left(cast.nlp), left(cast.nlp, "dev")) == (pytest.approx(6), pytest.approx(6))
+    Job.objects.filter(pk=job.pk).update(pool=cast.dev)
+    make.start(Job.objects.get(pk=job.pk))
+    assert (left(cast.nlp), left(cast.nlp, "dev")) == (10, pytest.approx(6, abs=0.01))
+
+
+def retry(actor, job: Job) -> list[str]:
+    """Where it waits then."""
+    make.start(job)
+    ended = make.end(job)
+    return retry_job(actor=actor, job=Job.objects.with_names().get(pk=ended.pk)).pool_names
+
+
+@pytest.mark.parametrize(
+    ("train", "dev", "waits"),
+    [
+        ({}, {}, ["train", "dev"]),
+        ({}, {"high_priority": HighPriority.CONSENT}, ["train"]),
+        ({}, {"high_priority": HighPriority.BUDGET, "high_gpu_hours": 10}, ["train"]),
+        ({"high_priority": HighPriority.BUDGET, "high_gpu_hours": 10}, {}, ["train"]),
+        ({"high_priority": HighPriority.BUDGET, "high_gpu_hours": 3}, {}, ["dev"]),
+    ],
+)
+def test_what_is_tried_again_waits_where_its_priority_is_paid_now(cast, train, dev, waits):
+    job = submit(cast.ada, pool=None)
+    for name, price in (("train", train), ("dev", dev)):
+        Pool.objects.filter(name=name).update(**{"high_priority": HighPriority.FREE, **price})
+    assert retry(cast.ada, job) == waits == waits_in(job)
+    again = Job.objects.get(pk=job.pk)
+    in_pools = {choice["name"]: choice["gang"] for choice in job.choices}
+    assert (again.pool.name, again.gang) == (waits[0], in_pools[waits[0]])
+    assert again.choices == (job.choices if len(waits) > 1 else [])
+
+
+def test_what_is_tried_again_is_refused_where_its_priority_is_paid_nowhere(cast):
+    job = submit(cast.ada, pool=None)
+    Pool.objects.filter(name="train").update(high_priority=HighPriority.BUDGET, high_gpu_hours=3)
+    Pool.objects.filter(name="dev").update(high_priority=HighPriority.CONSENT)
+    with pytest.raises(BudgetSpent):
+        retry(cast.ada, job)
+
+
+def test_what_is_tried_again_at_normal_priority_waits_in_all_as_before(cast, dear):
+    job = submit(cast.ada, pool=None, priority="normal")
+    assert retry(cast.ada, job) == ["train", "dev"]
+
+
 def test_a_lead_who_was_suspended_is_not_named(cast, dear):
     cast.bob.suspended_at = MONDAY
     cast.bob.save()

@@ -65,6 +65,34 @@ def check_price(*, actor: User, asked: Asked, job: Job | None = None) -> None:
         _check_budget(asked, load_budget(asked.team, asked.pool, but=job))
 
 
+def admit_retry(*, actor: User, job: Job) -> list[Pool]:
+    """Check the price in each pool where a job may wait when it is tried again; return where it is to wait.
+
+    Raises ConsentNeeded or BudgetSpent if its priority is paid in none.
+    """
+    pools = Pool.objects.in_bulk(job.pool_ids)
+    paid: list[Asked] = []
+    unpaid: list[ConsentNeeded | BudgetSpent] = []
+    for pool in (pools[pk] for pk in job.pool_ids if pk in pools):
+        try:
+            check_price(actor=actor, asked=read_asked(job, pool))
+        except (ConsentNeeded, BudgetSpent) as dear:
+            unpaid.append(dear)
+        else:
+            paid.append(read_asked(job, pool))
+    if not paid:
+        raise unpaid[0]
+    admit_priority(actor=actor, asked=paid[0])
+    return list_pools_to_wait_in(paid)
+
+
+def list_pools_to_wait_in(paid: Sequence[Asked]) -> list[Pool]:
+    """List where a job waits, of the pools where its priority is paid: a budget keeps hours for it in one pool only."""
+    if paid[0].costs_hours:
+        return [paid[0].pool]
+    return [asked.pool for asked in paid if not asked.costs_hours]
+
+
 def needs_consent(asked: Asked) -> bool:
     return asked.priority == Priority.URGENT or asked.pool.high_priority == HighPriority.CONSENT
 
