@@ -38,6 +38,12 @@ def complete_agent_names(ctx: typer.Context, incomplete: str) -> list[Completion
     )
 
 
+def complete_node_names(ctx: typer.Context, incomplete: str) -> list[Completion]:
+    return _complete(
+        ctx, incomplete, lambda client: ((one["name"], one["state"]) for one in _load_results(client, "/nodes"))
+    )
+
+
 def complete_image_names(ctx: typer.Context, incomplete: str) -> list[Completion]:
     return _complete(ctx, incomplete, _load_images)
 

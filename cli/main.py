@@ -45,6 +45,7 @@ COMMANDS = {
     "queue": ("cluster_status", "Everybody's waiting and running jobs."),
     "images": ("images", "Images by name: ls, add, set, rm."),
     "registries": ("images", "Logins at image registries: ls, add, set, rm."),
+    "nodes": ("administration", "Machines: ls, cordon, drain, uncordon."),
     "agent": ("administration", "Machines' agents: add, ls, show, approve, revoke."),
     "backup": (
         "administration",

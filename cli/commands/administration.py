@@ -1,4 +1,4 @@
-"""For admins: `agent` (node agents), and `backup`, `restore` and `backup-key` on the machine of the platform."""
+"""For admins: `nodes`, `agent` (their agents), and `backup`, `restore` and `backup-key` on the platform's machine."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import typer
 
-from cli.completing import complete_agent_names
+from cli.completing import complete_agent_names, complete_node_names
 from cli.failures import USAGE, Failure
 from cli.output.cells import NONE
 from cli.output.safe_text import plain
@@ -17,13 +17,25 @@ from cli.output.table import Column
 from cli.session import Command, Session, new_commands
 
 commands = new_commands()
-agents = new_commands()
+nodes, agents = new_commands(), new_commands()
+commands.add_typer(nodes, name="nodes", help="Machines: ls, cordon, drain, uncordon.")
 commands.add_typer(agents, name="agent", help="Machines' agents: add, ls, show, approve, revoke.")
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = "config.embedded.copies"
 PASSED_ON = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
 """The program that does it reads the options, and has their help."""
+
+Machine = Annotated[str, typer.Argument(metavar="NODE", autocompletion=complete_node_names)]
+Why = Annotated[str, typer.Option("--why", metavar="TEXT", help="Kept in the machine's history, for everyone to read.")]
+NODE_COLUMNS = (
+    Column("NODE", least=8),
+    Column("STATE"),
+    Column("POOL"),
+    Column("GPUS", right=True),
+    Column("JOBS", right=True),
+    Column("MAINTENANCE", least=8),
+)
 
 Node = Annotated[str, typer.Argument(metavar="NODE", autocompletion=complete_agent_names)]
 COLUMNS = (
@@ -34,6 +46,49 @@ COLUMNS = (
     Column("BROKEN", right=True),
     Column("WAITING", right=True),
 )
+
+
+@nodes.command("ls", cls=Command)
+def list_nodes(ctx: typer.Context) -> None:
+    """List the machines, with how many jobs run on each."""
+    session: Session = ctx.obj
+    found = session.client().get("/nodes")
+    rows = [_node_row(node) for node in found["results"]]
+    names = [node["name"] for node in found["results"]]
+    session.show_table(found, names, NODE_COLUMNS, rows, "No machines yet. Let one in: tessera agent add NODE")
+
+
+@nodes.command("cordon", cls=Command)
+def cordon(ctx: typer.Context, node: Machine, why: Why = "") -> None:
+    """Start nothing new on a machine; what runs goes on."""
+    _change_service(ctx.obj, node, ":cordon", {"why": why})
+
+
+@nodes.command("drain", cls=Command)
+def drain(ctx: typer.Context, node: Machine, why: Why = "") -> None:
+    """Cordon a machine, and stop and requeue its preemptible jobs. Other jobs run to their end."""
+    _change_service(ctx.obj, node, ":drain", {"why": why})
+
+
+@nodes.command("uncordon", cls=Command)
+def uncordon(ctx: typer.Context, node: Machine) -> None:
+    """Take a cordoned or draining machine back into service."""
+    _change_service(ctx.obj, node, ":uncordon", {})
+
+
+def _change_service(session: Session, node: str, verb: str, body: dict[str, str]) -> None:
+    found = session.client().post(f"/nodes/{quote(node, safe='')}{verb}", body)
+    jobs = sorted({task["job"] for task in found["tasks"] if task["job"]})
+    runs = {0: "nothing runs there", 1: f"{len(found['tasks'])} task runs there"}
+    words = runs.get(len(found["tasks"]), f"{len(found['tasks'])} tasks run there")
+    named = f": {', '.join(jobs)}" if jobs else ""
+    session.show(found, [found["name"]], [f"{found['name']} is {found['state'].replace('_', ' ')}; {words}{named}."])
+
+
+def _node_row(node: dict[str, Any]) -> list[str]:
+    planned = node["maintenance"][0]["begins_at"][:16].replace("T", " ") if node["maintenance"] else NONE
+    jobs = len({task["job"] or task["team"] for task in node["tasks"]})
+    return [node["name"], node["state"], node["pool"], str(len(node["gpus"])), str(jobs or NONE), planned]
 
 
 @agents.command("add", cls=Command)

@@ -8,9 +8,10 @@ from django.db import transaction
 from django.db.models.functions import Now
 
 from cluster.models import Gpu, Maintenance, Node
+from cluster.nodes import touch_node
 from common.errors import FieldError, InvalidInput
 from common.locks import database_now, lock_rows
-from events.record_and_publish import Actor, hint, publish_pool, record
+from events.record_and_publish import Actor, hint, record
 
 
 @dataclass(frozen=True)
@@ -80,9 +81,7 @@ def _check_times_and_machines(maintenance: Maintenance, named: list[Node]) -> No
 def _record_event(node: Node, verb: str, maintenance: Maintenance, actor: Actor) -> None:
     times = {"from": maintenance.begins_at.isoformat(), "until": maintenance.ends_at.isoformat()}
     record(node, verb, actor=actor, params={**times, "why": maintenance.why, "stops": maintenance.stops})
-    for pool_id in {node.pool_id, *Gpu.objects.present().filter(node=node).values_list("pool_id", flat=True)}:
-        publish_pool(pool_id)
-    hint("cycle")
+    touch_node(node)
 
 
 def _machines_now(maintenance: Maintenance) -> frozenset[int]:

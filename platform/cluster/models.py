@@ -288,10 +288,17 @@ class Window(models.Model):
 
 
 class NodeState(models.TextChoices):
+    """CORDONED: nothing new starts; what runs goes on. DRAINING: also stop and requeue what can be queued again."""
+
     READY = "READY", _("Ready")
     CORDONED = "CORDONED", _("Cordoned")
+    DRAINING = "DRAINING", _("Draining")
     SUSPECT = "SUSPECT", _("Suspect")
     NOT_READY = "NOT_READY", _("Not ready")
+
+
+OUT_OF_SERVICE = (NodeState.CORDONED, NodeState.DRAINING)
+"""Taken out of service by an admin, who alone takes the node back."""
 
 
 class NodeQuerySet(models.QuerySet["Node"]):

@@ -12,20 +12,18 @@ from django.utils.dates import WEEKDAYS as WEEKDAYS_OF_DJANGO
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from cluster.models import Gpu, Node, NodeState, Pool, Window
+from cluster.models import OUT_OF_SERVICE, Gpu, Node, NodeState, Pool, Window
+from cluster.nodes import cordon_node, drain_node, uncordon_node
 from cluster.services import PLACING, SHARING, WAITING, delete_window, save_pool, save_window
 from cluster.windows import open_until
-from common.errors import StaleState
 from common.locks import lock_rows
 from common.resources import show_cpu, show_duration, show_memory
 from events.record_and_publish import hint, publish_pool, record
-from events.transitions import Move, advance
 from portal.console.fields import duration, memory
-from portal.wording.errors import describe_error
 
 PRESENT = Q(removed_at__isnull=True)
-BY_ADMIN = (NodeState.READY, NodeState.CORDONED)
-"""The states that an admin sets; the platform sets the others."""
+MOVES = {NodeState.READY: uncordon_node, NodeState.CORDONED: cordon_node, NodeState.DRAINING: drain_node}
+"""How an admin moves a node to a state; the platform sets the others."""
 
 
 class KeptAdmin(admin.ModelAdmin):
@@ -198,7 +196,10 @@ class NodeForm(forms.ModelForm):
     wanted = forms.ChoiceField(
         label=gettext_lazy("state"),
         show_hidden_initial=True,  # it may change while the form is open
-        help_text=gettext_lazy("A cordoned machine finishes what is running and gets no new work."),
+        help_text=gettext_lazy(
+            "A cordoned machine finishes what is running and gets no new work. A draining one also stops jobs that "
+            "can be queued again."
+        ),
     )
 
     class Meta:
@@ -207,7 +208,8 @@ class NodeForm(forms.ModelForm):
 
     def __init__(self, *args, **named):
         super().__init__(*args, **named)
-        states = dict.fromkeys([NodeState(self.instance.state), *BY_ADMIN])
+        state = NodeState(self.instance.state)
+        states = dict.fromkeys([state, *([NodeState.READY] if state in OUT_OF_SERVICE else []), *OUT_OF_SERVICE])
         wanted = cast(forms.ChoiceField, self.fields["wanted"])
         wanted.choices = [(state, state.label) for state in states]
         wanted.initial = self.instance.state
@@ -220,7 +222,7 @@ class NodeAdmin(FoundAdmin):
     list_display = ("name", "state", "pool", "gpus_words", "cpu", "memory", "last_seen_at")
     list_filter = ("state", "pool")
     search_fields = ("name",)
-    actions = ("cordon", "make_ready")
+    actions = ("cordon", "drain", "uncordon")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Node]:
         return super().get_queryset(request).filter(PRESENT).select_related("pool").prefetch_related("gpus")
@@ -235,17 +237,24 @@ class NodeAdmin(FoundAdmin):
             Node.objects.filter(pk=obj.pk).update(pool=obj.pool)
             note_change(obj, request, {"pool": (form.initial["pool"], obj.pool_id)})
         if "wanted" in form.changed_data:
-            move(request, self, obj, form.cleaned_data["wanted"])
+            MOVES[NodeState(form.cleaned_data["wanted"])](actor=request.user.as_actor, node=obj)
 
     @admin.action(description=gettext_lazy("Cordon: no new work"), permissions=["change"])
     def cordon(self, request: HttpRequest, nodes: QuerySet[Node]) -> None:
         for node in nodes:
-            move(request, self, node, NodeState.CORDONED)
+            cordon_node(actor=request.user.as_actor, node=node)
 
-    @admin.action(description=gettext_lazy("Make ready"), permissions=["change"])
-    def make_ready(self, request: HttpRequest, nodes: QuerySet[Node]) -> None:
+    @admin.action(
+        description=gettext_lazy("Drain: no new work, and stop what can be queued again"), permissions=["change"]
+    )
+    def drain(self, request: HttpRequest, nodes: QuerySet[Node]) -> None:
         for node in nodes:
-            move(request, self, node, NodeState.READY)
+            drain_node(actor=request.user.as_actor, node=node)
+
+    @admin.action(description=gettext_lazy("Uncordon: back into service"), permissions=["change"])
+    def uncordon(self, request: HttpRequest, nodes: QuerySet[Node]) -> None:
+        for node in nodes:
+            uncordon_node(actor=request.user.as_actor, node=node)
 
     @admin.display(description=gettext_lazy("CPU cores"))
     def cpu(self, node: Node) -> str:
@@ -347,17 +356,6 @@ class GpuAdmin(FoundAdmin):
     @admin.display(description=gettext_lazy("margin"))
     def kept_back(self, gpu: Gpu) -> str:
         return show_memory(gpu.margin_mib)
-
-
-def move(request: HttpRequest, site: admin.ModelAdmin, node: Node, to: str) -> None:
-    """Move a node to a state; warn if it moved meanwhile."""
-    if node.state == to:
-        return
-    try:
-        advance([Move(node)], to, actor=request.user.as_actor)
-    except StaleState as stale:
-        site.message_user(request, f"{node.name}: {describe_error(stale)}", "WARNING")
-    hint("cycle")
 
 
 @transaction.atomic

@@ -2,6 +2,7 @@
 
 from django.urls import path
 
+from cluster.nodes import cordon_node, drain_node, uncordon_node
 from jobs.control import hold_job, release_job, retry_job, stop_job
 from portal.pages import apps, frame, home, terminal
 from portal.pages.account import notices, ssh_keys, webhooks
@@ -48,6 +49,9 @@ urlpatterns = [
     path("cluster/images/", cluster.list_images, name="images"),
     path("cluster/checks/", cluster.show_checks, name="checks"),
     path("nodes/<str:name>/", cluster.show_node, name="node"),
+    path("nodes/<str:name>/cordon", cluster.change_service, {"service": cordon_node}, name="node_cordon"),
+    path("nodes/<str:name>/drain", cluster.change_service, {"service": drain_node}, name="node_drain"),
+    path("nodes/<str:name>/uncordon", cluster.change_service, {"service": uncordon_node}, name="node_uncordon"),
     path("quota/", quota.show_quota, name="quota"),
     path("files/", files.show_home, name="files"),
     path("files/team/<str:name>/", files.show_team, name="files_team"),

@@ -42,6 +42,7 @@ STATE_TONES = {
     "CANCELLED": Tone("done", "ban"),
     "READY": Tone("done", "circle-check"),
     "CORDONED": Tone("next", "tools"),
+    "DRAINING": Tone("next", "logout"),
     "SUSPECT": Tone("idle", "alert-triangle"),
     "NOT_READY": Tone("fault", "plug-connected-x"),
 }

@@ -9,7 +9,7 @@ from django.db import transaction
 from django.db.models.functions import Now
 
 from cluster.agents import load_reported
-from cluster.models import Cached, Gpu, Node, NodeState, Pool
+from cluster.models import OUT_OF_SERVICE, Cached, Gpu, Node, NodeState, Pool
 from cluster.report_approval import Reported
 from common.locks import database_now, lock_rows
 from common.resources import is_instance
@@ -52,7 +52,7 @@ def find_unchanged(views: Sequence[NodeView]) -> dict[str, Node]:
 def _is_unchanged(view: NodeView, node: Node, cards: Sequence[Gpu], held: dict[tuple[str, str], int]) -> bool:
     return (
         all(getattr(node, name) == value for name, value in _columns(view).items())
-        and (node.state == NodeState.CORDONED or node.state == _state(view.ready))
+        and (node.state in OUT_OF_SERVICE or node.state == _state(view.ready))
         and [convert_card(card) for card in cards] == sorted(view.gpus, key=lambda card: card.index)
         and all(card.healthy == (not card.fault) for card in cards)
         and (view.held is None or held == _wanted(view.held))
@@ -123,7 +123,7 @@ def record_missing(names: Iterable[str]) -> None:
     missing = (
         Node.objects.present().exclude(name__in=list(names)).filter(last_seen_at__lt=database_now() - MISSING_AFTER)
     )
-    for node in lock_rows(missing.exclude(state__in=[NodeState.NOT_READY, NodeState.CORDONED])):
+    for node in lock_rows(missing.exclude(state__in=[NodeState.NOT_READY, *OUT_OF_SERVICE])):
         _follow_health(node, ready=False)
 
 
@@ -247,8 +247,8 @@ def _first_use(index: int, cards: int) -> str:
 
 
 def _follow_health(node: Node, *, ready: bool) -> None:
-    """Set the node READY or NOT_READY unless cordoned."""
-    if node.state == NodeState.CORDONED:
+    """Set the node READY or NOT_READY unless an admin took it out of service."""
+    if node.state in OUT_OF_SERVICE:
         return
     wanted = _state(ready)
     if node.state != wanted:

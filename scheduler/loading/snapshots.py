@@ -190,6 +190,7 @@ def build_machines(nodes: list[NodeRow], gpus: list[GpuRow], pools: list[Pool]) 
         "node_cpu_total": np.array([sellable_milli(n.cpu_milli, overcommit[n.pool_id]) for n in nodes], dtype=np.int64),
         "node_memory_total": np.array([node.memory_mib for node in nodes], dtype=np.int64),
         "node_open": np.array([node.state == NodeState.READY for node in nodes], dtype=bool),
+        "draining": tuple(at for at, node in enumerate(nodes) if node.state == NodeState.DRAINING),
         "node_names": tuple(node.name for node in nodes),
         "layouts": _build_layouts(nodes, gpus),
     }

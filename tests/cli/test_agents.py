@@ -46,6 +46,17 @@ def test_an_agent_is_revoked(root, agent):
     assert root("agent", "ls").stdout.splitlines()[1].split()[1] == "revoked"
 
 
+def test_a_machine_is_drained_and_taken_back(root, cast):
+    job = make.job(cast.ada, gpu="1/4", pool="dev")
+    make.start(job)
+    assert root("nodes", "ls").stdout.splitlines()[1].split()[:5] == ["n1", "ready", "dev", "2", "1"]
+    drained = root("nodes", "drain", "n1", "--why", "new fans").stdout
+    assert drained == f"n1 is draining; 1 task runs there: {job.public_id}.\n"
+    assert root("nodes", "cordon", "n1").stdout.startswith("n1 is cordoned;")
+    assert root("nodes", "uncordon", "n1", "-o", "name").stdout == "n1\n"
+    assert "does not exist" in root("nodes", "drain", "n9").stderr
+
+
 def test_who_is_no_admin_is_told_so(ada, agent):
     take_report(agent, make.report(make.reported_gpu(0)))
     for words in (("add", "g2"), ("approve", "g1", "-y"), ("revoke", "g1")):

@@ -70,6 +70,12 @@ def test_the_first_in_line_that_may_be_stopped_gets_a_place_before_the_maintenan
     assert plan_of(world(text, job), closed(0, 50, 200, stops=True)).reserved_at == {1: 200}
 
 
+def test_a_drained_node_loses_what_can_be_queued_again_and_nothing_else():
+    snapshot = world("n1: V100-32GBx2 | ada holds 1 preemptible | bob holds 1")
+    snapshot.draining, snapshot.node_open[0] = (0,), False
+    assert [(one.job, one.reason) for one in run_cycle(snapshot, Policy(), 0.0).evictions] == [(-1, "maintenance")]
+
+
 def test_in_a_play_a_job_that_may_be_stopped_runs_before_and_after_it():
     snapshot = world(ONE, wants("ada", "1", time_s=inf, preemptible=True))
     snapshot.closings = (closed(0, 100, 200, stops=True),)

@@ -277,7 +277,7 @@ def call_off(world: World, row: dict) -> None:
 
 def cordon(world: World, job: dict | None = None) -> None:
     node = world.dice.choice(world.rows(Node))
-    wanted = world.dice.choice([NodeState.CORDONED, NodeState.READY, NodeState.READY])
+    wanted = world.dice.choice([NodeState.CORDONED, NodeState.DRAINING, NodeState.READY, NodeState.READY])
     world.spawn("cordon", lambda: world.move_node(node["id"], wanted))
 
 

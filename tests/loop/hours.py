@@ -6,7 +6,7 @@ from math import inf
 from typing import Any
 
 from cluster import windows
-from cluster.models import Gpu, Maintenance, Node, Window
+from cluster.models import Gpu, Maintenance, Node, NodeState, Window
 from tests.loop.database import Database, Row
 
 NAMED = Maintenance.nodes.through
@@ -29,6 +29,9 @@ class Hours:
         if Maintenance in written or NAMED in written:
             rows = (row for row in self.db.tables[Maintenance].values() if row["stops"])
             self._stopping += [(node, row["begins_at"]) for row in rows for node in machines_of(self.db, row)]
+        if Node in written:
+            drained = (row["id"] for row in self.db.tables[Node].values() if row["state"] == NodeState.DRAINING)
+            self._stopping += [(node, self.db.now) for node in drained]
 
     def is_lent(self, lender: int, borrower: int, since: datetime, time_s: float) -> bool:
         """Was it at some moment from `since` until now, for so long from then on?"""

@@ -1,13 +1,20 @@
 """API of nodes, cards, queue and free capacity, masked by portal.access.redacted_rows."""
 
+from collections.abc import Callable
+from functools import partial
+
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from accounts.permissions import require
+from cluster.models import Node
+from cluster.nodes import cordon_node, drain_node, uncordon_node
 from common.errors import NotFound
 from portal.access.redacted_rows import list_active_rows, list_node_views, list_queue_rows, load_gpu_slices
 from portal.api.cluster.shapes import GpuShape, NodeShape, QueueShape, RoomShape
+from portal.api.http.bodies import JSON, read_json
 from portal.api.http.lists import FieldsQuery, all_of, list_of
 from portal.api.view import ApiView, read_query
 from scheduler.preview.preview import list_capacity
@@ -24,6 +31,12 @@ class NodesQuery(PoolQuery, FieldsQuery):
 
 class CardQuery(NodesQuery):
     node = serializers.CharField(max_length=64, required=False)
+
+
+class ServiceAsk(serializers.Serializer):
+    """why: kept in the machine's history, for everyone to read."""
+
+    why = serializers.CharField(max_length=200, allow_blank=True, required=False)
 
 
 class ClusterView(ApiView):
@@ -50,6 +63,48 @@ class NodeDetail(ClusterView):
         if not views:
             raise NotFound(kind="node", id=name)
         return Response(NodeShape(views[0]).data)
+
+
+class NodeCordon(ApiView):
+    scopes = {"POST": ("cluster:write",)}
+    operations = {"POST": "cordon_node"}
+
+    @extend_schema(request={JSON: ServiceAsk}, responses=NodeShape)
+    def post(self, request: Request, name: str) -> Response:
+        """Start nothing new on the machine until it is uncordoned. What runs goes on. For admins."""
+        return _change_service(request, name, partial(cordon_node, **read_json(request, ServiceAsk)))
+
+
+class NodeDrain(ApiView):
+    scopes = {"POST": ("cluster:write",)}
+    operations = {"POST": "drain_node"}
+
+    @extend_schema(request={JSON: ServiceAsk}, responses=NodeShape)
+    def post(self, request: Request, name: str) -> Response:
+        """Cordon the machine, and stop and requeue its preemptible jobs; they are asked for a checkpoint first. Other
+        jobs run to their end. For admins.
+        """
+        return _change_service(request, name, partial(drain_node, **read_json(request, ServiceAsk)))
+
+
+class NodeUncordon(ApiView):
+    scopes = {"POST": ("cluster:write",)}
+    operations = {"POST": "uncordon_node"}
+
+    @extend_schema(request=None, responses=NodeShape)
+    def post(self, request: Request, name: str) -> Response:
+        """Take a cordoned or draining machine back into service. For admins."""
+        return _change_service(request, name, uncordon_node)
+
+
+def _change_service(request: Request, name: str, act: Callable[..., None]) -> Response:
+    require(request.user, "node.change")
+    node = Node.objects.present().filter(name=name).first()
+    if node is None:
+        raise NotFound(kind="node", id=name)
+    act(actor=request.user.as_actor, node=node)
+    (view,) = list_node_views(request.user, name=name)
+    return Response(NodeShape(view).data)
 
 
 class GpuList(ClusterView):

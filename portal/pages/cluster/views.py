@@ -1,20 +1,22 @@
 """Pages of the cluster, GPU map, nodes, named images and the installation's checks."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import cast
 
 from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 from django.utils.formats import date_format
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
-from django.views.decorators.http import require_safe
+from django.views.decorators.http import require_POST, require_safe
 
 from accounts.models import Team, User
 from accounts.permissions import may, require
-from cluster.models import NodeState, Pool
+from cluster.models import OUT_OF_SERVICE, Node, NodeState, Pool
 from common.errors import NotFound
 from events.models import Event
 from images.catalogue import filter_visible_images
@@ -30,7 +32,7 @@ from portal.templatetags.bars import team_classes
 from runtimes.contract.runtime import Finding
 from scheduler.preview.preview import list_pool_faults
 
-MOST_EVENTS = 30
+MOST_EVENTS, MOST_WHY = 30, 200
 TONES = ("bad", "note", "ok")
 """Of the installation's findings, worst first."""
 EVENT_WORDS = {
@@ -43,6 +45,7 @@ EVENT_WORDS = {
     "node.maintenance_ended": gettext_lazy("The maintenance from %(from)s to %(until)s was cancelled or has ended"),
     NodeState.READY: gettext_lazy("The machine is ready"),
     NodeState.CORDONED: gettext_lazy("Cordoned: running work continues, nothing new starts"),
+    NodeState.DRAINING: gettext_lazy("Draining: nothing new starts, and jobs that can be queued again are stopped"),
     NodeState.SUSPECT: gettext_lazy("The machine is suspect: nothing new starts"),
     NodeState.NOT_READY: gettext_lazy("The machine is not ready"),
 }
@@ -121,12 +124,27 @@ def show_node(request: HttpRequest, name: str) -> HttpResponse:
         "lost": []
         if machine.is_stale
         else [task for task in machine.view.tasks if task.state == TaskState.LOST and task.full],
+        "may_change": may(cast(User, request.user), "node.change"),
+        "is_out_of_service": machine.node.state in OUT_OF_SERVICE,
         "may_settle": may(cast(User, request.user), "job.settle"),
         "events": node_events(machine),
         "link_words": links_explained(machine),
         "images": list_images_on_node(machine.node),
     }
     return render_page(request, "cluster/node.html", context, fragment="cluster/_node_live.html")
+
+
+@require_POST
+@signed_in
+def change_service(request: HttpRequest, name: str, service: Callable[..., None]) -> HttpResponse:
+    """Cordon, drain or uncordon a node."""
+    require(request.user, "node.change")
+    node = Node.objects.present().filter(name=name).first()
+    if node is None:
+        raise NotFound(kind="node")
+    why = {"why": request.POST["why"].strip()[:MOST_WHY]} if "why" in request.POST else {}
+    service(actor=cast(User, request.user).as_actor, node=node, **why)
+    return redirect("node", name=name)
 
 
 @require_safe
@@ -224,4 +242,5 @@ def _describe_event(row: Event) -> str:
     for name in ("from", "until"):
         if moment := parse_datetime(params.get(name, "")):
             params[name] = date_format(timezone.localtime(moment), "Y-m-d H:i")
-    return str(known) % {"gpus": "?", "gpu": "?", "pool": "?", **params}
+    why = f". {row.params['why']}" if row.to_state and row.params.get("why") else ""
+    return str(known) % {"gpus": "?", "gpu": "?", "pool": "?", **params} + why

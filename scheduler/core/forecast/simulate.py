@@ -92,7 +92,7 @@ class Simulation:
     def _run_cycles(self) -> Plan:
         """Run cycles until none preempts, or has seen all that could start."""
         plan, starts, evictions = Plan(), [], []
-        while self.waiting or list_maintenance_evictions(self.snapshot.closings, self.running.values(), self.now):
+        while self.waiting or list_maintenance_evictions(self.snapshot, self.running.values(), self.now):
             plan, used_up = self._run_cycle()
             starts += plan.starts
             evictions += plan.evictions

@@ -27,8 +27,8 @@ UNLIMITED = np.iinfo(np.int64).max
 
 _BOOL_ARRAYS = ("gpu_open", "node_open")
 _NOT_ARRAYS = (
-    "waiting", "running", "team_chain", "layouts", "typical", "closings", "expected_s", "windows", "contents", "cells",
-    "wishes",
+    "waiting", "running", "team_chain", "layouts", "typical", "closings", "draining", "expected_s", "windows",
+    "contents", "cells", "wishes",
 )  # fmt: skip
 _CHANGING_ARRAYS = (
     "gpu_free_mib",
@@ -86,6 +86,7 @@ class Snapshot:
     layouts: tuple[LinkLayout | None, ...] = ()  # [N] or empty
     typical: TypicalRequests | None = None  # common requests
     closings: tuple[MaintenanceWindow, ...] = ()  # maintenance
+    draining: tuple[int, ...] = ()  # nodes that what can be queued again must leave
     expected_s: tuple[float, ...] = ()  # [P] or empty: run time of a job that gives none, if maintenance is planned
     contents: tuple[CachedContent, ...] = ()  # cached data and images
     windows: tuple[LendingWindow, ...] = ()  # lending, now and later

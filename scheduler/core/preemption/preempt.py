@@ -30,8 +30,8 @@ MAX_NODES_TRIED = 64
 
 
 def evict_for_maintenance(cycle: Cycle) -> None:
-    """Stop preemptible jobs on nodes whose maintenance has begun, if it says so."""
-    for job in list_maintenance_evictions(cycle.snapshot.closings, cycle.snapshot.running, cycle.now):
+    """Stop preemptible jobs on nodes that are drained, or whose maintenance has begun and says so."""
+    for job in list_maintenance_evictions(cycle.snapshot, cycle.snapshot.running, cycle.now):
         if job.job not in cycle.leaving:
             cycle.plan.evictions.append(Eviction(job.job, "maintenance"))
             cycle.after_evictions.snapshot.remove_job(job)

@@ -6,16 +6,14 @@ from math import inf
 import numpy as np
 
 from scheduler.core.model.snapshot import Snapshot
-from scheduler.core.model.types import MaintenanceWindow, Refusal, RunningJob, WaitingJob
+from scheduler.core.model.types import Refusal, RunningJob, WaitingJob
 from scheduler.core.queueing.reservations import Reservation
 
 
-def list_maintenance_evictions(
-    closings: Iterable[MaintenanceWindow], running: Iterable[RunningJob], now: float
-) -> list[RunningJob]:
-    """Return the jobs to stop for maintenance now."""
-    begun = (closing for closing in closings if closing.stops and closing.at <= now < closing.ends_at)
-    nodes = {node for closing in begun for node in closing.nodes}
+def list_maintenance_evictions(snapshot: Snapshot, running: Iterable[RunningJob], now: float) -> list[RunningJob]:
+    """Return the jobs to stop now, for maintenance or because their node is drained."""
+    begun = (closing for closing in snapshot.closings if closing.stops and closing.at <= now < closing.ends_at)
+    nodes = {*snapshot.draining, *(node for closing in begun for node in closing.nodes)}
     if not nodes:
         return []
     return [job for job in running if job.preemptible and any(task.node in nodes for task in job.tasks)]

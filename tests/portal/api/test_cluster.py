@@ -173,3 +173,16 @@ def quota_of(person):
 
 def test_everybody_may_ask_for_the_version(nobody):
     assert nobody.get("version").json() == {"version": "0.1.0", "api": "1", "ssh": None}
+
+
+def test_an_admin_drains_a_machine_and_takes_it_back(ada, running):
+    root = Api(make.token(make.admin()))
+    drained = root.post("nodes/n1:drain", {"why": "new fans"})
+    assert (drained.status_code, drained.json()["state"]) == (200, "draining")
+    assert [task["job"] for task in drained.json()["tasks"]] == [running.public_id]
+    assert ada.get("nodes/n1").json()["state"] == "draining"
+    assert root.post("nodes/n1:cordon", {}).json()["state"] == "cordoned"
+    assert root.post("nodes/n1:uncordon", {}).json()["state"] == "ready"
+    assert ada.post("nodes/n1:drain", {}).status_code == 403
+    assert root.post("nodes/n9:drain", {}).status_code == 404
+    assert root.post("nodes/n1:drain", {"why": "x" * 201}).json()["errors"][0]["pointer"] == "/why"

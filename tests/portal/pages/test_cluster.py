@@ -223,6 +223,20 @@ def test_the_node_page_tells_what_happened(cast, look):
     assert "running work continues, nothing new starts" in look(cast.ada, "/nodes/n1/")
 
 
+def test_an_admin_drains_the_machine_on_its_page_and_takes_it_back(cast, client, look, settings):
+    client.defaults["HTTP_ORIGIN"] = settings.TESSERA_PUBLIC_URL
+    assert "Drain" not in look(cast.ada, "/nodes/n1/")
+    assert client.post("/nodes/n1/drain").status_code == 403
+    root = make.admin()
+    assert "Drain n1?" in look(root, "/nodes/n1/")
+    assert client.post("/nodes/n1/drain", {"why": " new fans "}).status_code == 302
+    page = look(root, "/nodes/n1/")
+    assert "n1 accepts no new work: Draining" in page and "are stopped. new fans" in page
+    assert "Back into service" in page and 'data-opens="node-drain"' not in page
+    assert client.post("/nodes/n1/uncordon").status_code == 302
+    assert Node.objects.get().state == "READY" and client.post("/nodes/n9/drain").status_code == 404
+
+
 def test_an_unknown_node_is_not_found(cast, client):
     client.force_login(cast.ada)
     assert client.get("/nodes/n9/").status_code == 404
