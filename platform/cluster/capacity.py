@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 from django.db.models import Count, Min, Q
 
@@ -65,16 +66,34 @@ def share_of_card(pool: Pool) -> Share:
     return Share(min(cpu for cpu, _ in shares), min(memory for _, memory in shares))
 
 
-def default_request(pool: Pool, gpu_milli: int) -> tuple[int, int]:
-    """Return (cpu_milli, memory_mib) for a task that names neither."""
-    if gpu_milli:
-        share = share_of_card(pool)
-        cpu, memory = share.cpu_milli * gpu_milli // 1000, share.memory_mib * gpu_milli // 1000
-    else:
-        nodes = list(Node.objects.present().filter(pool=pool).select_related("pool"))
+class PoolDefaults:
+    """CPU and memory of tasks in a pool that do not name them. Rows are read once."""
+
+    def __init__(self, pool: Pool):
+        self._pool = pool
+
+    def request_for(self, ask: GpuAsk) -> tuple[int, int]:
+        """Return (cpu_milli, memory_mib) of a task that asks for this GPU."""
+        if ask.count:
+            milli = measure_ask(ask, self._kinds)
+            cpu, memory = self._share.cpu_milli * milli // 1000, self._share.memory_mib * milli // 1000
+        else:
+            cpu, memory = self._without_gpu
+        return max(cpu, SMALLEST_CPU_MILLI), max(memory, SMALLEST_MEMORY_MIB)
+
+    @cached_property
+    def _kinds(self) -> list[Kind]:
+        return kinds_of_cards(self._pool)
+
+    @cached_property
+    def _share(self) -> Share:
+        return share_of_card(self._pool)
+
+    @cached_property
+    def _without_gpu(self) -> tuple[int, int]:
+        nodes = list(Node.objects.present().filter(pool=self._pool).select_related("pool"))
         cpu = min([CPU_ONLY[0], *(node.cpu_sellable_milli for node in nodes)])
-        memory = min([CPU_ONLY[1], *(_usable(node.memory_mib) // 4 for node in nodes)])
-    return max(cpu, SMALLEST_CPU_MILLI), max(memory, SMALLEST_MEMORY_MIB)
+        return cpu, min([CPU_ONLY[1], *(_usable(node.memory_mib) // 4 for node in nodes)])
 
 
 def pool_total(pool: Pool) -> tuple[int, int, int]:

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from django.db import transaction
 
 from accounts.models import Team, User
 from accounts.permissions import require
-from cluster.capacity import default_request, kinds_of_cards, measure_ask
+from cluster.capacity import PoolDefaults
 from cluster.models import Pool
 from common.disk import check_disk
 from common.errors import (
@@ -117,33 +118,66 @@ def choose_pool(
 
     actor: who asks for it, if not its user. job: what is changed to it.
     """
-    team = find_team(user, spec.team)
-    require(user, "job.submit", team)
-    spec = _with_code(user, spec)
-    if spec.image and not containers:
-        raise InvalidInput([FieldError("/image", "no_containers")])
-    if spec.image:
-        spec = replace(spec, image=resolve_alias(team, spec.image))
-    found: list[Draft] = []
-    refused: list[Impossible] = []
-    unpaid: list[ConsentNeeded | BudgetSpent] = []
-    for pool in _pools(team, spec):
-        named = replace(spec, team=team.name, pool=pool.name if spec.pool else None)
-        draft = Draft(named, user, team, pool, build_gang(spec, pool))
-        try:
-            _check_grace(draft)
-            check(draft)
-            check_price(actor=actor or user, asked=draft.asked, job=job)
-        except Impossible as impossible:
-            refused.append(impossible)
-        except (ConsentNeeded, BudgetSpent) as dear:
-            unpaid.append(dear)
-        else:
-            found.append(draft)
-    if not found:
-        raise [*unpaid, *refused][0]
-    pools = list_pools_to_wait_in([draft.asked for draft in found])
-    return replace(found[0], others=tuple(draft for draft in found[1:] if draft.pool in pools))
+    return PoolChooser(user, check, containers, actor).choose(spec, job)
+
+
+class PoolChooser:
+    """Resolves the names of a person's specs. Rows that several of them need are read once."""
+
+    def __init__(self, user: User, check: Check, containers: bool, actor: User | None = None):
+        """actor: who asks for it, if not the user."""
+        self._user, self._actor = user, actor or user
+        self._check, self._containers = check, containers
+        self._permitted: set[int] = set()
+        self._quotas: dict[int, list[Quota]] = {}
+        self._defaults: dict[int, PoolDefaults] = {}
+
+    def choose(self, spec: JobSpec, job: Job | None = None) -> Draft:
+        """Return the draft in the pool that it prefers. job: what is changed to it."""
+        team = pick_team(self._teams, spec.team)
+        self._require(team)
+        spec = _with_code(self._user, spec)
+        if spec.image and not self._containers:
+            raise InvalidInput([FieldError("/image", "no_containers")])
+        if spec.image:
+            spec = replace(spec, image=resolve_alias(team, spec.image))
+        found: list[Draft] = []
+        refused: list[Impossible] = []
+        unpaid: list[ConsentNeeded | BudgetSpent] = []
+        for pool in self._pools(team, spec):
+            named = replace(spec, team=team.name, pool=pool.name if spec.pool else None)
+            draft = Draft(named, self._user, team, pool, self.build_gang(spec, pool))
+            try:
+                _check_grace(draft)
+                self._check(draft)
+                check_price(actor=self._actor, asked=draft.asked, job=job)
+            except Impossible as impossible:
+                refused.append(impossible)
+            except (ConsentNeeded, BudgetSpent) as dear:
+                unpaid.append(dear)
+            else:
+                found.append(draft)
+        if not found:
+            raise [*unpaid, *refused][0]
+        pools = list_pools_to_wait_in([draft.asked for draft in found])
+        return replace(found[0], others=tuple(draft for draft in found[1:] if draft.pool in pools))
+
+    def build_gang(self, spec: JobSpec, pool: Pool) -> list[dict]:
+        return build_gang(spec, pool, self._defaults.setdefault(pool.pk, PoolDefaults(pool)))
+
+    @cached_property
+    def _teams(self) -> list[Team]:
+        return list(Team.objects.filter(memberships__user=self._user))
+
+    def _require(self, team: Team) -> None:
+        if team.pk not in self._permitted:
+            require(self._user, "job.submit", team)
+            self._permitted.add(team.pk)
+
+    def _pools(self, team: Team, spec: JobSpec) -> list[Pool]:
+        if team.pk not in self._quotas:
+            self._quotas[team.pk] = list(Quota.objects.filter(team=team).select_related("pool"))
+        return _order_pools(team, spec, [quota.pool for quota in self._quotas[team.pk]])
 
 
 def _with_digest(draft: Draft) -> Draft:
@@ -163,7 +197,11 @@ def _check_grace(draft: Draft) -> None:
 
 def find_team(user: User, name: str | None) -> Team:
     """Return the named team, or the person's only one."""
-    teams = list(Team.objects.filter(memberships__user=user))
+    return pick_team(list(Team.objects.filter(memberships__user=user)), name)
+
+
+def pick_team(teams: list[Team], name: str | None) -> Team:
+    """Return the named one of a person's teams, or their only one."""
     known = ", ".join(team.name for team in teams)
     if name:
         named = next((team for team in teams if team.name == name.lower()), None)
@@ -177,17 +215,16 @@ def find_team(user: User, name: str | None) -> Team:
     return teams[0]
 
 
-def build_gang(spec: JobSpec, pool: Pool) -> list[dict]:
-    """Build the roles as the scheduler reads them, with the pool's defaults."""
-    return [_build_role(role, pool) for role in roles_of(spec)]
+def build_gang(spec: JobSpec, pool: Pool, defaults: PoolDefaults | None = None) -> list[dict]:
+    """Build the roles as the scheduler reads them, with the pool's defaults. defaults: those, if known already."""
+    defaults = defaults or PoolDefaults(pool)
+    return [_build_role(role, defaults) for role in roles_of(spec)]
 
 
-def _build_role(role: RoleSpec, pool: Pool) -> dict:
+def _build_role(role: RoleSpec, defaults: PoolDefaults) -> dict:
     cpu, memory = role.cpu_milli, role.memory_mib
     if cpu is None or memory is None:
-        usual_cpu, usual_memory = default_request(
-            pool, measure_ask(role.gpu, kinds_of_cards(pool)) if role.gpu.count else 0
-        )
+        usual_cpu, usual_memory = defaults.request_for(role.gpu)
         cpu, memory = usual_cpu if cpu is None else cpu, usual_memory if memory is None else memory
     request = {"gpu": role.gpu.text, "cpu_milli": cpu, "memory_mib": memory}
     built = {"role": role.name, "min": role.nodes, "max": role.nodes_max or role.nodes, "request": request}
@@ -249,9 +286,8 @@ def _limit_time(draft: Draft, kind: str) -> int | None:
     return None if kind == JobKind.INTERACTIVE else draft.spec.max_time_s or draft.pool.default_max_time_s
 
 
-def _pools(team: Team, spec: JobSpec) -> list[Pool]:
-    """Return the named pool, else those of the team; shared ones first for slices."""
-    pools = [quota.pool for quota in Quota.objects.filter(team=team).select_related("pool")]
+def _order_pools(team: Team, spec: JobSpec, pools: list[Pool]) -> list[Pool]:
+    """Return the named one of the team's pools, else all; shared ones first for slices."""
     known = ", ".join(pool.name for pool in pools)
     if spec.pool:
         named = [pool for pool in pools if pool.name == spec.pool.lower()]

@@ -102,9 +102,8 @@ def ensure_user_limit(user: User) -> UserLimit:
 
 def load_limits(user: User) -> dict[str, int | None]:
     """Return a person's limits by field of UserLimit; None for no limit."""
-    everyone = get_default_limit()
-    row = UserLimit.objects.filter(user=user).first() or everyone
-    return row.effective(everyone)
+    everyone, own = _load_limit_rows(user)
+    return (own or everyone).effective(everyone)
 
 
 def admit_waiting_job(*, user: User, waiting: QuerySet) -> None:
@@ -131,13 +130,19 @@ def _admit_one_more(user: User, what: str, held: QuerySet) -> None:
 
     Without a limit there is no lock, as the scheduler waits for this row.
     """
-    rows = {row.user_id: row for row in UserLimit.objects.filter(Q(user=None) | Q(user=user))}
-    everyone, own = rows.get(None) or get_default_limit(), rows.get(user.pk) or ensure_user_limit(user)
+    everyone, own = _load_limit_rows(user)
+    own = own or ensure_user_limit(user)
     if own.effective(everyone)[what] is None:
         return
     allowed = lock_rows(UserLimit.objects.filter(user=user))[0].effective(everyone)[what]
     if refusal := _find_refusal(what, held, allowed):
         raise refusal
+
+
+def _load_limit_rows(user: User) -> tuple[UserLimit, UserLimit | None]:
+    """Return the limits for everyone, and the person's own row."""
+    rows = {row.user_id: row for row in UserLimit.objects.filter(Q(user=None) | Q(user=user))}
+    return rows.get(None) or get_default_limit(), rows.get(user.pk)
 
 
 def _find_refusal(what: str, held: QuerySet, limit: int | None) -> QuotaExceeded | None:

@@ -3,17 +3,19 @@
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from accounts.models import User
 from common.errors import FieldError, Hint, Impossible
 from common.resources import GpuAsk, cpu_text, is_instance, matches_model, memory_text
 from common.steady_clock import steady_time
 from jobs.jobfile.spec import RoleSpec, roles_of
 from jobs.models import Job, JobKind, Priority
-from jobs.submit import Draft
+from jobs.submit import Draft, PoolChooser
 from scheduler.core.forecast.start_suggestions import Records
 from scheduler.core.model.types import Refusal, WaitingJob
 from scheduler.core.placement.feasibility_when_empty import check_feasibility
 from scheduler.loading.cache_locations import list_content_keys
 from scheduler.loading.snapshots import Kind, World, build_waiting
+from scheduler.preview.runtime_capabilities import runtime_has_containers
 
 POINTERS = {
     "gpu_milli": "/gpu",
@@ -30,6 +32,12 @@ DRAFT_JOB = 0
 """The number of a job without a row."""
 COUNT = "/count"
 """A role's key for its number of tasks."""
+
+
+def build_chooser(user: User, world: World, *, containers: bool | None = None) -> PoolChooser:
+    """Return what resolves the user's specs in this world. containers: whether images run, else asked."""
+    used = runtime_has_containers() if containers is None else containers
+    return PoolChooser(user, lambda draft: check_draft(draft, world), used)
 
 
 def check_draft(draft: Draft, world: World) -> None:

@@ -8,11 +8,10 @@ from cluster.models import Gpu
 from common.errors import PlatformError
 from common.resources import parse_gpu
 from jobs.jobfile.spec import JobSpec
-from jobs.submit import choose_pool
-from scheduler.loading.snapshots import World, load_world
-from scheduler.preview.draft_checks import check_draft
+from jobs.submit import PoolChooser
+from scheduler.loading.snapshots import load_world
+from scheduler.preview.draft_checks import build_chooser
 from scheduler.preview.present_queue import PresentQueue
-from scheduler.preview.runtime_capabilities import runtime_has_containers
 
 USUAL = ("1/4", "1/2", "1", "0")
 """What a first job asks: the first of these that is possible."""
@@ -20,7 +19,7 @@ USUAL = ("1/4", "1/2", "1", "0")
 
 def list_possible_asks(user: User, asks: Iterable[str]) -> list[str]:
     """Return those of `asks` with which a job could run in a pool of one of the person's teams."""
-    return list(_iterate_possible_asks(user, asks, load_world(work=False, user_id=user.pk)))
+    return list(_iterate_possible_asks(user, asks, _build_chooser(user)))
 
 
 def find_usual_ask(user: User, queue: PresentQueue | None = None) -> str:
@@ -28,8 +27,7 @@ def find_usual_ask(user: User, queue: PresentQueue | None = None) -> str:
 
     queue: that of the request, if it has other questions.
     """
-    world = queue.world if queue else load_world(work=False, user_id=user.pk)
-    return next(_iterate_possible_asks(user, USUAL, world), "0")
+    return next(_iterate_possible_asks(user, USUAL, queue.chooser if queue else _build_chooser(user)), "0")
 
 
 def find_named_ask(user: User) -> str:
@@ -39,20 +37,18 @@ def find_named_ask(user: User) -> str:
     return f"{model}:1" if model else "1"
 
 
-def _iterate_possible_asks(user: User, asks: Iterable[str], world: World) -> Iterator[str]:
+def _build_chooser(user: User) -> PoolChooser:
+    return build_chooser(user, load_world(work=False, user_id=user.pk))
+
+
+def _iterate_possible_asks(user: User, asks: Iterable[str], chooser: PoolChooser) -> Iterator[str]:
     teams = [team.name for team in teams_where(user, "job.submit")]
-    return (ask for ask in asks if any(_is_possible(user, team, ask, world) for team in teams))
+    return (ask for ask in asks if any(_is_possible(team, ask, chooser) for team in teams))
 
 
-def _is_possible(user: User, team: str, ask: str, world: World) -> bool:
-    spec = JobSpec(run="true", name="", team=team, gpu=parse_gpu(ask))
+def _is_possible(team: str, ask: str, chooser: PoolChooser) -> bool:
     try:
-        choose_pool(
-            user=user,
-            spec=spec,
-            check=lambda draft: check_draft(draft, world),
-            containers=runtime_has_containers(),
-        )
+        chooser.choose(JobSpec(run="true", name="", team=team, gpu=parse_gpu(ask)))
     except PlatformError:  # of no quota, too large, in no pool that is split
         return False
     return True

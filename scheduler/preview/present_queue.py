@@ -5,8 +5,10 @@ from functools import cached_property
 
 from accounts.models import User
 from jobs.jobfile.spec import JobSpec
+from jobs.submit import PoolChooser
 from scheduler.loading.cache_locations import list_content_keys
 from scheduler.loading.snapshots import World, load_world
+from scheduler.preview.draft_checks import build_chooser
 from scheduler.preview.trial_cycles import keep_front
 
 
@@ -26,6 +28,10 @@ class PresentQueue:
     def front(self) -> World:
         """The world without those far back in a long queue."""
         return keep_front(self.world)
+
+    @cached_property
+    def chooser(self) -> PoolChooser:
+        return build_chooser(self.user, self.world)
 
 
 def _list_reads(user: User, specs: Iterable[JobSpec]) -> set[str]:

@@ -16,7 +16,7 @@ from common.steady_clock import steady_time
 from jobs.jobfile.spec import JobSpec, from_json
 from jobs.models import Job, JobKind
 from jobs.pricing.price import check_price
-from jobs.submit import Draft, build_gang, choose_pool, find_submit_refusal
+from jobs.submit import Draft, PoolChooser, find_submit_refusal
 from quotas.models import Quota
 from runtimes.contract.runtime import Finding
 from scheduler.commit.explaining import name_pool
@@ -32,13 +32,12 @@ from scheduler.core.model.types import GPU_MILLI, Plan, WaitingJob
 from scheduler.core.queueing.maintenance import find_nodes_in_maintenance
 from scheduler.health.installation_checks import run_installation_checks
 from scheduler.loading.snapshots import World, load_world
-from scheduler.preview.draft_checks import DRAFT_JOB, build_waiting_jobs, check_draft
+from scheduler.preview.draft_checks import DRAFT_JOB, build_chooser, build_waiting_jobs, check_draft
 from scheduler.preview.feasibility_cache import check_once
 from scheduler.preview.forecast_recorder import FIRST, build_forecast, load_calibration
 from scheduler.preview.present_queue import PresentQueue
-from scheduler.preview.runtime_capabilities import runtime_has_containers
 from scheduler.preview.spec_changes import Change, list_change_families, time_change
-from scheduler.preview.startable import find_startable_cards, find_startable_slice
+from scheduler.preview.startable import StartableSearch
 from scheduler.preview.stored_forecasts import StoredForecast, load_forecasts, load_run_times
 from scheduler.preview.trial_cycles import run_with
 
@@ -167,16 +166,15 @@ def check_possible(draft: Draft) -> None:
 
 def preview_starts(user: User, specs: Sequence[JobSpec], queue: PresentQueue | None = None) -> list[StartPreview]:
     """Predict each spec alone with a cycle over the present queue. queue: that of the request, made for these specs."""
-    world = (queue or PresentQueue(user, specs)).front
-    containers = runtime_has_containers()
+    queue = queue or PresentQueue(user, specs)
     found = []
     for spec in specs:
         try:
-            draft = _choose(user, spec, world, containers)
+            draft = queue.chooser.choose(spec)
         except PlatformError:  # of no team, no quota, too large
             found.append(StartPreview())
         else:
-            found.append(_preview_start(draft, world))
+            found.append(_preview_start(draft, queue.front))
     return found
 
 
@@ -184,9 +182,10 @@ def plan_job(user: User, spec: JobSpec, *, levers: bool = True) -> PlanAnswer:
     """Predict a submit. levers: also start and helpful changes. Raise InvalidInput, NotPermitted, Conflict."""
     if refusal := find_submit_refusal(user):
         raise refusal
-    world = PresentQueue(user, [spec]).world
+    queue = PresentQueue(user, [spec])
+    world = queue.world
     try:
-        draft = _choose(user, spec, world, runtime_has_containers())
+        draft = queue.chooser.choose(spec)
     except Impossible as never:
         return PlanAnswer(never=never)
     now = steady_time()
@@ -233,11 +232,6 @@ def list_capacity(user: User, *, starts: bool = False, queue: PresentQueue | Non
     if not starts or find_submit_refusal(user):
         return rooms
     return [_add_startable(room, place, queue) for place, room in enumerate(rooms)]
-
-
-def _choose(user: User, spec: JobSpec, world: World, containers: bool, job: Job | None = None) -> Draft:
-    check = lambda draft: check_draft(draft, world)  # noqa: E731
-    return choose_pool(user=user, spec=spec, check=check, containers=containers, job=job)
 
 
 def _preview_start(draft: Draft, world: World) -> StartPreview:
@@ -321,29 +315,30 @@ def _families(draft: Draft, job: Records, plan: Plan, world: World, now: float, 
         kinds=world.kinds,
         may_borrow=bool(lent or "borrow_denied" in codes) and not spec.preemptible,
     )
+    chooser = build_chooser(draft.user, world, containers=True)
     for family in ([time_change(spec, time_s) for time_s in times], *families):
-        yield _as_jobs(family, draft, row, world, now)
+        yield _as_jobs(family, draft, row, world, now, chooser)
 
 
 def _as_jobs(
-    family: Iterable[Change], draft: Draft, row: Job | None, world: World, now: float
+    family: Iterable[Change], draft: Draft, row: Job | None, world: World, now: float, chooser: PoolChooser
 ) -> Iterator[tuple[Change, Records]]:
     """Yield possible changes with the changed job."""
     for change in family:
         try:
-            changed = _redraft(draft, change, row, world)
+            changed = _redraft(draft, change, row, world, chooser)
         except (Impossible, ConsentNeeded, BudgetSpent):
             continue
         number = row.pk if row else DRAFT_JOB
         yield change, tuple(replace(record, job=number) for record in build_waiting_jobs(changed, world, now))
 
 
-def _redraft(draft: Draft, change: Change, row: Job | None, world: World) -> Draft:
+def _redraft(draft: Draft, change: Change, row: Job | None, world: World, chooser: PoolChooser) -> Draft:
     spec = change.spec
     if spec.pool is None:
-        return _choose(draft.user, spec, world, containers=True, job=row)
+        return chooser.choose(spec, job=row)
     pool = next(pool for pool in world.pools if pool.name == spec.pool)
-    gang = build_gang(spec, pool) if change.field in ("gpu", "nodes", "pool") else draft.gang
+    gang = chooser.build_gang(spec, pool) if change.field in ("gpu", "nodes", "pool") else draft.gang
     changed = Draft(spec, draft.user, draft.team, pool, gang)
     check_draft(changed, world)
     if change.field == "pool":  # elsewhere its priority may have another price
@@ -396,15 +391,11 @@ def _add_startable(room: PoolCapacity, place: int, queue: PresentQueue) -> PoolC
     cards = room.cards_free + lent if room.may_milli is None else min(room.cards_free + lent, room.may_milli // 1000)
     if cards < 1 and not (room.shared and room.may_slice_mib):
         return room  # without a cycle
-    user, world = queue.user, queue.front
-    teams = list(teams_where(user, "job.submit").filter(quotas__pool=pool))
-    whole = find_startable_cards(user, teams, pool, world, cards)
+    teams = list(teams_where(queue.user, "job.submit").filter(quotas__pool=pool))
+    search = StartableSearch(queue, teams, pool)
+    whole = search.find_cards(cards)
     slice_mib = room.may_slice_mib if room.shared and not whole else 0
-    return replace(
-        room,
-        starts_whole=whole,
-        starts_slice_mib=find_startable_slice(user, teams, pool, world, slice_mib),
-    )
+    return replace(room, starts_whole=whole, starts_slice_mib=search.find_slice(slice_mib))
 
 
 def _count_lent_cards(snapshot: Snapshot, place: int) -> int:

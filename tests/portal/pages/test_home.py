@@ -164,6 +164,13 @@ def test_the_whole_page_loads_the_world_once_and_cuts_a_long_queue_once(cast, lo
     assert (len(loads), len(cuts)) == (1, 1)
 
 
+def test_no_row_of_a_pool_is_read_once_more_for_each_amount(cast, look, django_assert_max_num_queries):
+    """Four tiles, whole cards, slices and the first steps' example ask which pools suit: 131 statements once."""
+    look(cast.ada)
+    with django_assert_max_num_queries(56):
+        look(cast.ada)
+
+
 def test_without_a_free_card_the_first_line_asks_no_cycle(cast, look, monkeypatch):
     for pool, gpu in (("dev", "1"), ("train", "1")):
         make.start(make.job(cast.bob, gpu=gpu, pool=pool))
