@@ -54,6 +54,10 @@ class Platform:
         """Return {"taken": how many tasks}. Raises PlatformUnavailable, Refused."""
         return self._post(f"/agents/{quote(node, safe='')}:slices", said, key)
 
+    def send_samples(self, node: str, key: str, said: dict[str, Any]) -> dict[str, Any]:
+        """Return {"taken", "next", "every_s"}. Raises PlatformUnavailable, Refused."""
+        return self._post(f"/agents/{quote(node, safe='')}:samples", said, key)
+
     def _post(self, path: str, data: dict[str, Any], key: str = "") -> dict[str, Any]:
         headers = {"Content-Type": "application/json", "Accept": "application/json", "Accept-Language": "en"}
         if key:

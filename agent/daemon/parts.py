@@ -12,8 +12,10 @@ from agent.client import Platform
 from agent.daemon.loop import Reporter
 from agent.daemon.options import read_token
 from agent.daemon.report import build_report, observe_cards
+from agent.daemon.sample_sender import SampleSender
 from agent.gpu.cards import Cards
 from agent.gpu.enforcement import Prober
+from agent.gpu.meter import Meter
 from agent.kubelet.cdi import Keeper
 from agent.kubelet.slices import install_library, run_selftest
 from agent.kubelet.watch import SliceWatch
@@ -76,8 +78,12 @@ def build_kubelet_cards(options: argparse.Namespace, prober: Prober) -> Any | No
 
 
 def build_threads(options: argparse.Namespace, reporter: Reporter) -> list[PeriodicThread]:
-    """Build the carrier of logs and the watch of slices, where asked for; both use the reporter's identity."""
+    """Build what sends samples, logs and uses of slices, as asked for. All use the reporter's identity."""
     threads: list[PeriodicThread] = []
+    if not options.no_cards:
+        platform = Platform(options.server, options.ca, keep=True)
+        meter = Meter(host.read_boot_id(), simulated=options.simulated)
+        threads.append(SampleSender(platform, lambda: reporter.identity, meter))
     if options.pods is not None:
         platform = Platform(options.server, options.ca, keep=True)
         folder = options.state / "logs"

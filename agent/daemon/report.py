@@ -9,7 +9,7 @@ from agent import host
 from agent.gpu.cards import Card, Cards, Lost, NoAnswer, read_cards
 from agent.gpu.enforcement import Enforcement
 from agent.gpu.links import Matrix
-from agent.gpu.samples import take_samples
+from agent.gpu.samples import report_samples
 from agent.state import SeenCards
 
 VERSION = "0.1.0"
@@ -62,7 +62,7 @@ def build_report(
         "links": seen.links,
         "pcie": seen.pcie,
         "lost": [{"index": place.index, "why": place.why[:LONGEST]} for place in seen.lost],
-        "samples": take_samples(),
+        "samples": report_samples(),
         "enforcement": asdict(enforcement) if enforcement and not simulated else None,
         "gpu_pin": gpu_pin,
     }

@@ -1,4 +1,4 @@
-"""Current GPU use: memory, utilization, temperature, power."""
+"""Current GPU use: memory, utilization, temperature, power, and the samples of utilization that the driver keeps."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,11 +8,17 @@ import pynvml
 from agent.gpu.cards import NoAnswer, decode_text, open_nvml
 from agent.gpu.mig_instances import is_cut, list_instances
 
-Sample = dict[str, str | int | None]
+Sample = dict[str, Any]
+REPORTED = ("uuid", "used_mib", "busy_percent", "temperature_c", "power_w")
+
+
+def report_samples() -> list[Sample]:
+    """Return what each answering card and instance tells now; unknown values are None."""
+    return [{name: sample[name] for name in REPORTED} for sample in take_samples()]
 
 
 def take_samples() -> list[Sample]:
-    """Return a sample per answering card and instance; unknown values are None."""
+    """As `report_samples`, with `utilization`: (microseconds since 1970, percent) of the last seconds, if known."""
     try:
         with open_nvml() as answers:
             handles = _handles() if answers else []
@@ -43,7 +49,16 @@ def _sample(handle: Any) -> Sample | None:
         "busy_percent": _read_or_none(lambda: pynvml.nvmlDeviceGetUtilizationRates(handle).gpu),
         "temperature_c": _read_or_none(lambda: pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU)),
         "power_w": _read_or_none(lambda: pynvml.nvmlDeviceGetPowerUsage(handle) // 1000),
+        "utilization": _read_utilization(handle),
     }
+
+
+def _read_utilization(handle: Any) -> list[tuple[int, int]]:
+    try:
+        _, found = pynvml.nvmlDeviceGetSamples(handle, pynvml.NVML_GPU_UTILIZATION_SAMPLES, 0)
+    except pynvml.NVMLError:
+        return []
+    return [(int(one.timeStamp), int(one.sampleValue.uiVal)) for one in found]
 
 
 def _read_or_none(ask: Callable[[], Any]) -> int | None:

@@ -121,6 +121,7 @@ urlpatterns = [
     path("agents/<called:name>:approve", agents.AgentApprove.as_view(), name="api-agent-approve"),
     path("agents/<called:name>:report", agents.AgentReport.as_view(), name="api-agent-report"),
     path("agents/<called:name>:slices", agents.AgentSlices.as_view(), name="api-agent-slices"),
+    path("agents/<called:name>:samples", agents.AgentSamples.as_view(), name="api-agent-samples"),
     path("agents/<called:name>:logs", agents.AgentLogs.as_view(), name="api-agent-logs"),
     path("maintenance", maintenance.MaintenanceList.as_view(), name="api-maintenance-list"),
     path("maintenance/<number:maintenance_id>", maintenance.MaintenanceDetail.as_view(), name="api-maintenance"),

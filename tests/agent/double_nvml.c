@@ -8,11 +8,13 @@
  *   xid I N          a critical error, told once in each process
  *   broken           no card answers           init N       NVML does not start, with error N
  *   v100             they are V100 of 32 GB    first N      the first card is in place N
+ *   busy I N         card I is busy to N % (else 97)        unsampled I  the driver keeps no samples of card I
  */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { OK, INVALID = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, TIMEOUT = 10, LOST = 15, UNKNOWN = 999, CARDS = 8,
@@ -22,6 +24,7 @@ typedef struct { unsigned int version; unsigned long long total, reserved, free,
 typedef struct { char legacy[16]; unsigned int domain, bus, device, id_pci, id_subsystem; char id[32]; } pci_v3;
 typedef struct { unsigned int gpu, memory; } utilization;
 typedef struct { void *device; unsigned long long type, data; unsigned int gi, ci; } event;
+typedef struct { unsigned long long at; union { double d; unsigned int u; unsigned long long l; } value; } sample;
 
 static int cards[CARDS] = {0, 1, 2, 3, 4, 5, 6, 7};
 static const char *buses[CARDS] = {"07", "0F", "47", "4E", "87", "90", "B7", "BD"};
@@ -130,6 +133,24 @@ CARD(int nvmlDeviceGetTopologyCommonAncestor(void *device, void *other, int *lev
     ANSWER(*level = *(int *)device / 2 == *(int *)other / 2 ? 20 : 50);
 }
 CARD(int nvmlDeviceGetUtilizationRates(void *device, utilization *rates)) { ANSWER(*rates = ((utilization){97, 40})); }
+CARD(int nvmlDeviceGetSamples(void *device, int type, unsigned long long after, int *kind, unsigned int *count,
+                              sample *samples)) {
+    enum { KEPT = 100, PERIOD_US = 166667 };
+    struct timespec now;
+    unsigned long long newest;
+    unsigned int n = 0;
+    (void)type;
+    clock_gettime(CLOCK_REALTIME, &now);
+    newest = ((unsigned long long)now.tv_sec * 1000000 + (unsigned long long)now.tv_nsec / 1000) / PERIOD_US * PERIOD_US;
+    if (is_instance(device) || said("unsampled", *(int *)device, 0)) return NOT_FOUND;
+    *kind = 1;
+    if (!samples) ANSWER(*count = KEPT);
+    for (unsigned int back = KEPT; back-- > 0;) {
+        unsigned long long at = newest - back * (unsigned long long)PERIOD_US;
+        if (at > after && n < *count) samples[n++] = (sample){at, {.u = (unsigned int)said("busy", *(int *)device, 97)}};
+    }
+    ANSWER(*count = n);
+}
 CARD(int nvmlDeviceGetTemperature(void *device, int sensor, unsigned int *degrees)) { (void)sensor; ANSWER(*degrees = 61); }
 CARD(int nvmlDeviceGetPowerUsage(void *device, unsigned int *milliwatt)) { ANSWER(*milliwatt = 250500); }
 

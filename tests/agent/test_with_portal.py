@@ -5,11 +5,20 @@ import pytest
 from cluster.agents import revoke_agent
 from cluster.models import Gpu
 from events.record_and_publish import SYSTEM
+from monitoring.models import CardNow
 from runtimes.contract.node import NodeView
 from scheduler.inventory.nodes import record_inventory
 from tests import make
-from tests.api_client import Api
+from tests.api_client import BASE, Api
+from tests.runtimes.worlds import wait_for
 from tests.web_process import running_web
+
+KEY = {"Authorization": f"Bearer {make.AGENT_KEY}"}
+
+
+@pytest.fixture
+def cast(db):
+    return make.cast()
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +54,41 @@ def test_from_the_invitation_to_cards_that_take_work(machine, web, transactional
     revoke_agent(actor=SYSTEM, node_name="g1")
     refused = report()
     assert refused.returncode == 4 and "revoked" in refused.stderr
+
+
+def test_what_cards_do_is_known_to_the_platform(machine, web, transactional_db):
+    make.cast()
+    machine.cards("count 2", "busy 1 40")
+    root = Api(make.token(make.admin()))
+    token = root.post("agents:invite", {"node": "g1"}).json()["token"]
+    assert machine.run("--server", web, "--once", TESSERA_AGENT_TOKEN=token).returncode == 0
+    root.post("agents/g1:approve", {"seen": root.get("agents/g1").json()["seen"]})
+    take_inventory()
+    machine.start("--server", web)
+    newest = wait_for(lambda: {row.gpu.index: row for row in CardNow.objects.select_related("gpu")}, 30)
+    assert (newest[0].used_mib, newest[0].power_w, newest[0].source) == (1029, 250, "measured")
+    assert newest[0].busy_percent is None, "a single look is no mean"
+    before = newest[1].up_ms
+    busy = wait_for(lambda: [row for row in CardNow.objects.filter(gpu__index=1) if row.up_ms > before], 30)
+    assert busy[0].busy_percent == pytest.approx(40, abs=2)
+
+
+@pytest.mark.parametrize("body", ["[]", "{}", '{"run": "a/1", "ticks": [{"seq": 1}]}', '{"run": "a/1", "ticks": 7}'])
+def test_samples_that_are_no_sense_are_dropped_and_answered(cast, body):
+    agent = make.agent(cast.node, make.report(make.reported_gpu(0)))
+    sent = Api(make.AGENT_KEY).client.post(
+        f"{BASE}agents/{agent.node_name}:samples", body, content_type="application/json", headers=KEY
+    )
+    assert (sent.status_code, sent.json()["taken"]) == (200, 0) and not CardNow.objects.exists()
+
+
+@pytest.mark.parametrize(("body", "status"), [("{", 400), ("x" * 65_537, 413)])
+def test_a_body_that_is_no_json_or_too_large_is_refused(cast, body, status):
+    make.agent(cast.node, make.report(make.reported_gpu(0)))
+    sent = Api(make.AGENT_KEY).client.post(
+        f"{BASE}agents/n1:samples", body, content_type="application/json", headers=KEY
+    )
+    assert sent.status_code == status
 
 
 def test_the_instances_of_a_card_take_work_in_its_stead(machine, web, transactional_db):

@@ -124,6 +124,7 @@ API = {
     ("api-agent-report", "POST"): (401, 403, 403),
     ("api-agent-logs", "POST"): (401, 403, 403),
     ("api-agent-slices", "POST"): (401, 403, 403),
+    ("api-agent-samples", "POST"): (401, 403, 403),
     ("api-maintenance-list", "GET"): (401, 200, 403),
     ("api-maintenance-list", "POST"): (401, 403, 403),
     ("api-maintenance", "GET"): (401, 404, 403),

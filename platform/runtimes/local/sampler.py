@@ -1,8 +1,7 @@
 """Tick of this machine: what each card and task has used, as totals since the run of ticks began.
 
 Many processes may take ticks in turn: the totals are kept in a file. Simulated cards follow their tasks' traces
-(simulated_load.py). Of real cards a tick has what NVML tells at once; how busy they are stays unknown, since a single
-look would not be a mean.
+(simulated_load.py); how busy real ones were comes from the samples that their driver keeps.
 """
 
 import json
@@ -14,6 +13,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from uuid import uuid4
 
+from agent.gpu.busy_total import MEASURED, BusyTotal
+from agent.gpu.meter import SIMULATED, build_card
 from agent.gpu.samples import Sample, take_samples
 from runtimes.contract.node import GpuView
 from runtimes.local.processes import read_boot_id
@@ -22,7 +23,6 @@ from runtimes.local.simulated_load import COOL_C, build_load
 from runtimes.local.taskdir import TaskDir, list_tasks
 from runtimes.storage.file_lock import hold_file_lock
 
-MEASURED, SIMULATED = "measured", "simulated"
 IDLE_W, FULL_W = 45, 290
 """Power of a simulated card."""
 NVML_PATIENCE_S = 5.0
@@ -43,12 +43,15 @@ class TaskLook:
 
 @dataclass
 class Totals:
-    """What the next tick goes on from. ran_s: how long each task's traces were followed. busy: by task and card."""
+    """What the next tick goes on from. cards: simulated ones, in ms of activity; real: the others. ran_s: how long each
+    task's traces were followed. busy: by task and card.
+    """
 
     run: str
     began_s: float
     seq: int = 0
     cards: dict[str, float] = field(default_factory=dict)
+    real: dict[str, BusyTotal] = field(default_factory=dict)
     ran_s: dict[str, float] = field(default_factory=dict)
     busy: dict[str, dict[str, float]] = field(default_factory=dict)
 
@@ -151,7 +154,7 @@ def build_tick(
         shares = [*(part.tell() for part in simulated), *real]
         tasks.append({"task": look.uuid, **counted, **look.counters, "shares": shares})
     told = [simulate_card(uuid, totals.cards.get(uuid, 0.0), found) for uuid, found in parts.items()]
-    told += [build_real_card(sample) for uuid, sample in measured.items() if uuid in cards]
+    told += [move_real_card(sample, totals) for uuid, sample in measured.items() if uuid in cards]
     up_ms = round(1000 * (now_s - totals.began_s))
     return {"seq": totals.seq, "age_ms": 0, "up_ms": up_ms, "cards": told, "tasks": tasks}
 
@@ -183,16 +186,22 @@ def simulate_card(uuid: str, busy_ms: float, parts: list[Part]) -> dict:
     }
 
 
-def build_real_card(sample: Sample) -> dict:
-    told = {name: sample[name] for name in ("used_mib", "temperature_c", "power_w") if sample[name] is not None}
-    return {"uuid": sample["uuid"], **told, "source": MEASURED}
+def move_real_card(sample: Sample, totals: Totals) -> dict:
+    """Return a real card, and move its total on to its newest sample."""
+    uuid = str(sample["uuid"])
+    card, total = build_card(sample, totals.real.get(uuid))
+    if total is not None:
+        totals.real[uuid] = total
+    return card
 
 
 def read_totals(file: Path, boot_id: str, now_s: float) -> Totals:
     """Return the totals of the last tick, or those of a new run if there was none since the machine started."""
     try:
-        totals = Totals(**json.loads(file.read_text()))
-    except (OSError, ValueError, TypeError):
+        kept = json.loads(file.read_text())
+        real = {uuid: BusyTotal(**known) for uuid, known in kept.pop("real", {}).items()}
+        totals = Totals(**kept, real=real)
+    except (OSError, ValueError, TypeError, AttributeError):
         totals = None
     if totals is None or not totals.run.startswith(f"{boot_id}/") or totals.began_s > now_s:
         return Totals(f"{boot_id}/{uuid4().hex[:8]}", now_s)

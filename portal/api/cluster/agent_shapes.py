@@ -217,6 +217,24 @@ class SlicesAnswer(serializers.Serializer):
     taken = serializers.IntegerField()
 
 
+class SamplesAsk(serializers.Serializer):
+    """run: changes when the sampler begins anew, and its totals with it. ticks: oldest first, each with seq, age_ms,
+    up_ms, cards and tasks. At most 64 KiB.
+    """
+
+    run = serializers.CharField()
+    first = serializers.IntegerField(required=False)
+    ticks = serializers.ListField(child=serializers.DictField())
+
+
+class SamplesAnswer(serializers.Serializer):
+    """taken: new ticks. next: the awaited seq. every_s: between two ticks."""
+
+    taken = serializers.IntegerField()
+    next = serializers.IntegerField()
+    every_s = serializers.IntegerField()
+
+
 class AgentGpuShape(serializers.Serializer):
     """As reported. sample: null if none came."""
 

@@ -2,6 +2,7 @@
 
 from typing import cast
 
+from django.conf import settings
 from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -16,10 +17,11 @@ from cluster.agents import (
     revoke_agent,
     take_report,
 )
-from cluster.models import Agent
+from cluster.models import Agent, Node
 from common.errors import NotFound, NotPermitted
 from jobs.log_ingest import MOST_BYTES, Piece, get_log_pace, store_pieces
 from jobs.running_slices import take_uses
+from monitoring.ingest import take_samples
 from portal.api.authentication import AgentAuthentication, TokenAuthentication
 from portal.api.cluster.agent_shapes import (
     AgentShape,
@@ -32,16 +34,20 @@ from portal.api.cluster.agent_shapes import (
     LogsAsk,
     ReportAnswer,
     ReportAsk,
+    SamplesAnswer,
+    SamplesAsk,
     SlicesAnswer,
     SlicesAsk,
 )
-from portal.api.http.bodies import JSON, read_json
+from portal.api.http.bodies import JSON, media_type, parse_json, read_body, read_json
 from portal.api.http.lists import FieldsQuery, all_of, list_of
 from portal.api.permissions import AGENT, ANYBODY
 from portal.api.view import ApiView, read_query
 from portal.wording.agents import command_of
 
 READ, WRITE = ("cluster:read",), ("cluster:write",)
+MOST_SAMPLES = 64 * 1024
+"""Bytes of one body."""
 
 
 class AgentList(ApiView):
@@ -139,6 +145,27 @@ class AgentLogs(ApiView):
         known = store_pieces(agent, pieces)
         said = {"logs": known, "most_bytes": MOST_BYTES, "pause_s": pause_s, "ask_every_s": ask_every_s}
         return Response(LogsAnswer(said).data)
+
+
+class AgentSamples(ApiView):
+    authentication_classes = [AgentAuthentication, TokenAuthentication]
+    scopes = {"POST": AGENT}
+    operations = {"POST": "send_samples"}
+
+    @extend_schema(request={JSON: SamplesAsk}, responses=SamplesAnswer)
+    def post(self, request: Request, name: str) -> Response:
+        """Send what the machine's cards and tasks have used, as totals. A value that is no sense is dropped, and the
+        rest is taken. Repeating changes nothing.
+        """
+        agent = _agent(request, name)
+        media_type(request, JSON)
+        sent = parse_json(read_body(request, MOST_SAMPLES))
+        node = Node.objects.present().filter(name=agent.node_name).first()
+        if node is None:
+            raise NotFound(kind="node", id=name)
+        taken = take_samples(node, sent)
+        said = {"taken": taken.taken, "next": taken.next, "every_s": max(settings.TESSERA_SAMPLE_S, 1)}
+        return Response(SamplesAnswer(said).data)
 
 
 class AgentSlices(ApiView):

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.gpu.busy_total import BusyTotal
 from runtimes.contract.task import GpuShare
 from runtimes.local import sampler
 from runtimes.local.node.simulated_cards import simulate_cards
@@ -68,19 +69,27 @@ def test_a_card_that_nothing_uses_is_known_to_be_unused():
     }  # fmt: skip
 
 
-def test_a_real_card_has_what_its_driver_tells_and_is_not_said_to_be_idle():
+def test_a_real_card_has_what_its_driver_tells_and_is_said_to_be_busy_as_its_samples_are():
     cards = {FIRST: replace(CARDS[FIRST], simulated=False)}
     sample = {"uuid": FIRST, "used_mib": 900, "busy_percent": 70, "temperature_c": None, "power_w": 80}
+    sample["utilization"] = [(1_000_000, 50), (1_500_000, 70)]
     use = {FIRST: {"used_mib": 512, "limit_mib": 8000, "peak_mib": 600, "refused": 0}}
     look = TaskLook(TASK, NOW, "train", (QUARTER,), {"cpu_ms": 70}, NOW + 9, use)
-    tick = tick_at(NOW + 10, new_totals(), look, measured={FIRST: sample}.items(), cards=cards)
-    assert tick["cards"] == [{"uuid": FIRST, "used_mib": 900, "power_w": 80, "source": "measured"}]
+    totals = new_totals()
+    tick = tick_at(NOW + 10, totals, look, measured={FIRST: sample}.items(), cards=cards)
+    told = {"uuid": FIRST, "used_mib": 900, "power_w": 80, "source": "measured"}
+    assert tick["cards"] == [told | {"busy_ms": 0}]
+    sample["utilization"] += [(2_500_000, 40)]
+    again = tick_at(NOW + 20, totals, look, measured={FIRST: sample}.items(), cards=cards)
+    assert again["cards"] == [told | {"busy_ms": 400}]
+    unknown = tick_at(NOW + 30, totals, look, measured={FIRST: sample | {"utilization": []}}.items(), cards=cards)
+    assert unknown["cards"] == [told]
     shares = [{"uuid": FIRST, "used_mib": 512, "source": "measured"}]
     assert tick["tasks"] == [{"task": TASK, "age_ms": 1000, "cpu_ms": 70, "shares": shares}]
 
 
 def test_totals_begin_anew_with_the_machine_or_when_their_file_cannot_be_read(tmp_path):
-    file, kept = tmp_path / "samples", replace(new_totals(), seq=7)
+    file, kept = tmp_path / "samples", replace(new_totals(), seq=7, real={FIRST: BusyTotal(7.5, 9)})
     file.write_text(json.dumps(asdict(kept)))
     assert read_totals(file, BOOT, NOW + 1) == kept
     fresh = read_totals(file, "boot-2", NOW + 1)
