@@ -22,6 +22,7 @@ from common.resources import show_place
 from jobs.models import Job, JobQuerySet, Task
 from jobs.reason_messages import describe_wait
 from jobs.states import JOB_ACTIVE, JobState
+from monitoring.newest import CardUse, TaskUse, load_card_uses, load_task_uses
 from portal.wording.resources import describe_other_pools
 from portal.wording.starts import describe_start
 from quotas.models import Holding
@@ -124,7 +125,7 @@ class QueueRow(RedactedRow):
 class SliceView(RedactedRow):
     """A task's share of a card. milli: thousandths, as quota counts. state: of the task.
 
-    task*: uuid. role*, rank*: within the job.
+    task*: uuid. role*, rank*: within the job. activity*: percent of its share that it uses now, None if not known.
     """
 
     memory_mib: int
@@ -133,11 +134,14 @@ class SliceView(RedactedRow):
     task: str = ""
     role: str = ""
     rank: int | None = None
+    activity: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class CardView:
-    """A physical card with its slices, largest first. sellable_mib is 100 % of its bar."""
+    """A physical card with its slices, largest first. sellable_mib is 100 % of its bar. use: of the whole card now,
+    whoever uses it.
+    """
 
     uuid: str
     index: int
@@ -158,6 +162,7 @@ class CardView:
     probed_at: datetime | None
     numa: int | None
     slices: tuple[SliceView, ...]
+    use: CardUse | None = None
 
     @property
     def place(self) -> str:
@@ -313,24 +318,38 @@ def _build_queue_row(user: User, job: Job, full: bool, told: StoredForecast | No
 
 
 def _build_cards(user: User, cards: Iterable[Gpu], held: Iterable[Holding]) -> list[CardView]:
-    held = list(held)
+    held, cards = list(held), list(cards)
     sight, tasks = team_ids_in_sight(user), _tasks_of(held)
+    uses = load_task_uses(task.pk for task in tasks.values() if sight is None or task.job.team_id in sight)
+    uuids: dict[int | None, str] = {card.pk: card.uuid for card in cards}
     slices: dict[int | None, list[SliceView]] = defaultdict(list)
     for row in held:
         task = tasks[row.task]
+        full = sight is None or row.team_id in sight
+        activity = _read_activity(uses.get(task.pk), uuids[row.gpu_id], row.gpu_compute_percent) if full else None
         slices[row.gpu_id].append(
             SliceView(
-                **_whose(user, task.job, task.state, full := sight is None or row.team_id in sight),
+                **_whose(user, task.job, task.state, full),
                 memory_mib=row.gpu_memory_mib,
                 compute_percent=row.gpu_compute_percent,
                 milli=row.gpu_milli,
+                activity=activity,
                 **(_task_names(task) if full else {}),
             )
         )
-    return [_card(card, sorted(slices[card.pk], key=lambda part: -part.memory_mib)) for card in cards]
+    now = load_card_uses(card.pk for card in cards)
+    return [_card(card, sorted(slices[card.pk], key=lambda part: -part.memory_mib), now.get(card.pk)) for card in cards]
 
 
-def _card(card: Gpu, slices: list[SliceView]) -> CardView:
+def _read_activity(use: TaskUse | None, uuid: str, compute_percent: int) -> float | None:
+    """Return how much of its share of a card a task uses, in percent; None if that is not known."""
+    share = use.shares.get(uuid) if use is not None else None
+    if share is None or share.busy_percent is None or not compute_percent:
+        return None
+    return min(100 * share.busy_percent / compute_percent, 100.0)
+
+
+def _card(card: Gpu, slices: list[SliceView], use: CardUse | None) -> CardView:
     same = ("uuid", "index", "model", "product", "memory_mib", "sellable_mib", "simulated", "healthy", "fault")
     more = ("enforcement", "evidence", "probed_at", "numa")
     return CardView(
@@ -341,6 +360,7 @@ def _card(card: Gpu, slices: list[SliceView]) -> CardView:
         max_slices=card.max_slices,
         allows_mps=card.pool.allows_mps,
         slices=tuple(slices),
+        use=use,
     )
 
 

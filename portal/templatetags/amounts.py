@@ -5,6 +5,7 @@ from collections.abc import Callable
 from django import template
 
 from common.resources import show_cpu, show_duration, show_gpu, show_memory
+from portal.wording.usage import describe_share_activity
 
 register = template.Library()
 
@@ -15,6 +16,7 @@ def or_dash(show: Callable[[int], str]) -> Callable[[int | None], str]:
 
 for name, show in {"gpu": show_gpu, "memory": show_memory, "cpu": show_cpu, "duration": show_duration}.items():
     register.filter(name, or_dash(show))
+register.filter("activity", describe_share_activity)
 
 
 @register.filter

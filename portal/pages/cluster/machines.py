@@ -17,6 +17,7 @@ from common.resources import parse_gpu, rank_of, show_gpu, show_memory, slice_of
 from jobs.states import TaskState
 from portal.access.redacted_rows import CardView, NodeView, SliceView
 from portal.templatetags.bars import Segment
+from portal.wording.usage import describe_card_heat, describe_card_use, describe_share_activity
 
 STALE_AFTER = timedelta(seconds=120)
 SIZES = ("1/8", "1/4", "1/2", "4GB", "10GB", "1")
@@ -120,6 +121,15 @@ class Card:
     def enforcement(self) -> str:
         return str(ENFORCEMENT.get(self.view.enforcement, self.view.enforcement))
 
+    @property
+    def use(self) -> str:
+        """Say how busy it is and how much memory is in use, or that this is not known."""
+        return describe_card_use(self.view.use, self.view.memory_mib)
+
+    @property
+    def heat(self) -> str:
+        return describe_card_heat(self.view.use)
+
     @cached_property
     def segments(self) -> list[Segment]:
         """Return the bar: slices, free, and free but unusable."""
@@ -146,15 +156,17 @@ class Card:
         who = _("mine") if part.own else part.team_label
         state = str(TaskState(part.state).label)
         whose = [part.job_id, part.name, part.owner] if part.full else []
+        activity = describe_share_activity(part.activity) if part.full and part.state == TaskState.RUNNING else ""
         return Segment(
             kind=kind,
             share=part.memory_mib,
             words=self._label(part.memory_mib, who, show_gpu(part.milli)),
             note=part.name or part.job_id if part.full and not self._is_narrow(part.memory_mib) else "",
-            title=" · ".join(filter(None, [part.team_label, *whose, show_gpu(part.milli), size, state])),
+            title=" · ".join(filter(None, [part.team_label, *whose, show_gpu(part.milli), size, state, activity])),
             href=reverse("job", args=[part.job_id]) if part.full else "",
             owner=owner,
             mine=part.own,
+            activity=part.activity,
         )
 
     def _rest(self, mib: int) -> Segment:
@@ -220,6 +232,11 @@ class Machine:
     @property
     def has_simulated_cards(self) -> bool:
         return any(card.view.simulated for card in self.cards)
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether the use of a card is known, which changes without events."""
+        return any(card.view.use is not None for card in self.cards)
 
     @property
     def free_milli(self) -> int:

@@ -33,6 +33,8 @@ from runtimes.contract.runtime import Finding
 from scheduler.preview.preview import list_pool_faults
 
 MOST_EVENTS, MOST_WHY = 30, 200
+MOST_REFRESHED = 250
+"""Machines of a map that is drawn anew with each sample."""
 TONES = ("bad", "note", "ok")
 """Of the installation's findings, worst first."""
 EVENT_WORDS = {
@@ -104,6 +106,7 @@ def show_gpu_map(request: HttpRequest) -> HttpResponse:
         "size_chosen": size in SIZES,
         "legend": teams_on(cards),
         "answer": map_answer(cards),
+        "is_sampled": len(machines) <= MOST_REFRESHED and any(machine.is_sampled for machine in machines),
         "pool": pool,
         "pools": pools,
     }

@@ -1,6 +1,6 @@
 """View models of a job's page."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 
@@ -16,6 +16,7 @@ from jobs.jobfile.spec import from_json, role_of
 from jobs.models import Job, Task
 from jobs.reason_messages import describe_end, describe_resize_refusal
 from jobs.states import JobState, TaskState
+from monitoring.newest import TaskUse, load_task_uses
 from portal.access.app_links import link_to_port, link_to_tensorboard
 from portal.pages.cluster.scheduler_pulse import scheduler_late
 from portal.pages.jobs.history import Happening, history_of
@@ -24,6 +25,7 @@ from portal.pages.jobs.view_model import JobRights, JobView
 from portal.pages.own_limits import FullLimit, find_full_running_limit
 from portal.wording.image_pulls import task_hint
 from portal.wording.resources import describe_gpu, describe_task_count, show_elapsed, show_gpu_part
+from portal.wording.usage import describe_share_use, describe_task_use
 from runtimes.log_store import LogStore
 
 TABS = {
@@ -72,6 +74,7 @@ class CardRow:
     simulated: bool
     use: str = ""
     notes: tuple[str, ...] = ()
+    activity: str = ""
 
 
 @dataclass(frozen=True)
@@ -81,14 +84,15 @@ class Link:
 
 
 class TaskRow:
-    """A row of the tasks table; `alone`: the job's only task; `part`: "¼" or "".
+    """A row of the tasks table; `alone`: the job's only task; `part`: "¼" or ""; `now`: what it uses, if known.
 
     `terminal`: the name for one in it, or "".
     """
 
-    def __init__(self, task: Task, alone: bool, part: str, rights: JobRights):
+    def __init__(self, task: Task, alone: bool, part: str, rights: JobRights, now: TaskUse | None = None):
         self.task = task
         self.part = part
+        self.now = now
         self.label = task.role if alone else task.name
         runs = task.state == TaskState.RUNNING
         whole_name = task.job.public_id if alone else f"{task.job.public_id}.{self.label}"
@@ -111,9 +115,23 @@ class TaskRow:
         uses = {use["uuid"]: use for use in self.task.gpu_use}
         wish = self.task.resize or {}
         part = "" if wish else self.part
-        return [
+        rows = [
             build_card_row(card, part, uses.get(card["uuid"], {}), describe_resize(wish)) for card in self.task.cards
         ]
+        if self.task.state != TaskState.RUNNING:
+            return rows
+        now = self.now.shares if self.now is not None else {}
+        return [
+            replace(row, activity=describe_share_use(now.get(row.uuid), None if row.use else card["memory_mib"]))
+            for row, card in zip(rows, self.task.cards, strict=True)
+        ]
+
+    @property
+    def use(self) -> str:
+        """Say what it uses now beside its cards, or "" unless it runs."""
+        if self.task.state != TaskState.RUNNING:
+            return ""
+        return describe_task_use(self.now, self.task.cpu_milli, self.task.memory_mib)
 
     @property
     def ports(self) -> str:
@@ -214,8 +232,20 @@ class JobDetail:
     @property
     def is_sampled(self) -> bool:
         """Whether usage samples are shown, which change without events."""
-        running = (task for task in self.view.tasks if task.state == TaskState.RUNNING)
-        return self.tab == "overview" and any(task.gpu_use for task in running)
+        return self.tab == "overview" and any(task.gpu_use or task.pk in self.uses for task in self._running)
+
+    @property
+    def has_running_tasks(self) -> bool:
+        return bool(self._running)
+
+    @cached_property
+    def uses(self) -> dict[int, TaskUse]:
+        """What the running tasks use now, as far as it is known."""
+        return load_task_uses(task.pk for task in self._running)
+
+    @property
+    def _running(self) -> list[Task]:
+        return [task for task in self.view.tasks if task.state == TaskState.RUNNING]
 
     @property
     def terminal(self) -> str:
@@ -231,7 +261,8 @@ class JobDetail:
     def _build_task_row(self, task: Task) -> TaskRow:
         task.job = self.job
         asked = next(role["request"] for role in self.job.gang if role["role"] == task.role)
-        return TaskRow(task, not self.is_gang, show_gpu_part(parse_gpu(asked["gpu"])), self.view.rights)
+        part = show_gpu_part(parse_gpu(asked["gpu"]))
+        return TaskRow(task, not self.is_gang, part, self.view.rights, self.uses.get(task.pk))
 
     # ---- log ----
 

@@ -61,6 +61,8 @@ def read_counters(
     found: dict[str, int | None] = {"processes": len(job)}
     for group in groups:
         found |= {name: value for name, value in _read_group(kind, group).items() if value is not None}
+    if (peak := found.get("peak_mib")) is not None:
+        found["peak_mib"] = max(peak, found.get("memory_mib") or 0)  # which is rounded up
     if "cpu_ms" not in found:
         found["cpu_ms"] = reaped_ms + sum(read_cpu_ms(pid) for pid in members)
     if "read_kib" not in found:
@@ -77,7 +79,7 @@ def _read_group(kind: str, group: str) -> dict[str, int | None]:
         used, cache = _number(group, "memory.usage_in_bytes"), _field(group, "memory.stat", "total_inactive_file")
         cpu = _number(group, "cpuacct.usage")
         cpu_ms, io = None if cpu is None else cpu // 1_000_000, {}
-    memory = None if used is None or cache is None else max(used - cache, 0) >> 20
+    memory = None if used is None or cache is None else -(-max(used - cache, 0) >> 20)  # a little is not 0
     return {"cpu_ms": cpu_ms, "memory_mib": memory, "peak_mib": read_peak_mib(kind, group)} | io
 
 
