@@ -70,6 +70,12 @@ def test_nobody_behind_it_passes_while_its_turn_waits_for_another_pool():
     assert sorted(starts(plan)) == [(1, -1), (2, 1)] and list(plan.refusals) == [3]
 
 
+def test_it_starts_where_it_prefers_to_also_when_it_is_overdue_in_the_other_pool_only():
+    snapshot = world("d1: A100x1\nt1 train: A100x1", wants("ada", "1", at=0.0), wants("bob", "1", at=1.0))
+    policy = Policy(pools=(Policy(ageing_s=100), Policy(ageing_s=10_000)))
+    assert sorted(starts(run_cycle(waits_in(snapshot, BOTH, ()), policy, 1000.0))) == [(1, 0), (2, -1)]
+
+
 def test_two_that_prefer_each_others_pool_both_start():
     text = "d1: A100x1\nt1 train: A100x1"
     snapshot = world(text, wants("ada", "1", at=0.0), wants("bob", "1", at=1.0))

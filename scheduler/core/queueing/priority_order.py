@@ -17,8 +17,8 @@ import numpy as np
 from scheduler.core.model.snapshot import Snapshot
 from scheduler.core.model.types import HIGH, URGENT, Policy, RunningJob, WaitingJob
 
-ANY_POOL, ANY_OWNER = -1, 0
-"""Pool, and team and user, of overdue jobs."""
+ANY_OWNER = 0
+"""Team and user of overdue jobs, whose shares do not count."""
 PATIENCE = 4.0
 """With `short_first`, multiples of its own run time that a job waits to rise by one class."""
 
@@ -104,7 +104,7 @@ def _build_streams(jobs: list[WaitingJob], shares: "_DominantShares", policy: Po
         return []
     priority, overdue, work = _age_priorities(jobs, policy, now)
     owners = np.stack([_column(jobs, name) for name in ("pool", "team", "user")])
-    owners[:, overdue] = ((ANY_POOL,), (ANY_OWNER,), (ANY_OWNER,))
+    owners[1:, overdue] = ANY_OWNER
     rest = _column(jobs, "job"), _column(jobs, "submitted_at", float), work
     order = np.lexsort((*rest, ~overdue, -priority, *owners[::-1]))
     alike = np.stack((*owners, -priority, ~overdue))[:, order]
@@ -146,7 +146,7 @@ class _PausedLines:
 
     def must_pause(self, tree: "_TeamTree") -> bool:
         job = tree.first().jobs[-1]
-        return tree.pool != ANY_POOL and job is not self._passed and self._depends(job)
+        return job is not self._passed and self._depends(job)
 
     def pause(self, tree: "_TeamTree", heap: list[tuple]) -> list[tuple]:
         """Return the heap without the trees of this one's pool."""
