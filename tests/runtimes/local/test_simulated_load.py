@@ -4,7 +4,7 @@ from itertools import pairwise
 from uuid import UUID
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runtimes.local.simulated_load import COOL_C, HOT_C, TRACES, build_load
@@ -47,6 +47,7 @@ def test_the_same_task_has_the_same_trace_in_every_process(trace, task, at):
     assert build_load(trace, task).count_busy_ms(at) == build_load(trace, task).count_busy_ms(at)
 
 
+@settings(max_examples=25)  # each looks at an hour of seconds
 @given(tasks)
 def test_each_trace_is_what_it_is_called(task):
     def mean(trace: str, begin: float, end: float) -> float:
