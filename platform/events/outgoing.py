@@ -22,6 +22,8 @@ LEASE = timedelta(seconds=60)
 PAUSES_S = (10, 30, 120, 600, 1800, 3600, 7200, 14_400, 21_600, 36_000)
 """Pauses between tries: 11 tries within 24 h."""
 LONGEST_PAUSE = timedelta(seconds=max(PAUSES_S))
+MARGIN = timedelta(seconds=60)
+"""A claim of another sender may be so much younger than the statement that meets it."""
 AT_ONCE = 8
 STOP_AFTER_S = 20
 
@@ -35,8 +37,8 @@ def claim_batches(rows: models.QuerySet[Row]) -> Iterator[list[Row]]:
 
 def claim_rows(rows: models.QuerySet[Row], most: int) -> list[Row]:
     """Claim up to `most` due rows; concurrent callers get others."""
-    free = Q(claimed_until__isnull=True) | Q(claimed_until__lt=Now()) | Q(claimed_until__gt=Now() + LEASE)
-    now_or_before_the_clock_was_set_back = Q(due_at__lte=Now()) | Q(due_at__gt=Now() + LONGEST_PAUSE)
+    free = Q(claimed_until__isnull=True) | Q(claimed_until__lt=Now()) | Q(claimed_until__gt=Now() + LEASE + MARGIN)
+    now_or_before_the_clock_was_set_back = Q(due_at__lte=Now()) | Q(due_at__gt=Now() + LONGEST_PAUSE + MARGIN)
     with transaction.atomic():
         due = rows.filter(free, now_or_before_the_clock_was_set_back).order_by("due_at", "pk")
         keys = list(due.select_for_update(skip_locked=True, of=("self",)).values_list("pk", flat=True)[:most])

@@ -9,7 +9,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from events.models import Notice
-from events.outgoing import PAUSES_S, claim_rows, record_try
+from events.outgoing import LEASE, PAUSES_S, claim_rows, record_try
 
 
 def mail(**fields):
@@ -76,6 +76,14 @@ def test_only_what_is_due_is_claimed():
     mail()
     Notice.objects.update(due_at=timezone.now() + timedelta(hours=1))
     assert claim_rows(Notice.objects.all(), 10) == []
+
+
+@pytest.mark.django_db
+def test_a_claim_that_is_younger_than_the_statement_that_meets_it_is_kept():
+    """PostgreSQL looks at the newest version of a row, and Now() is when the statement began."""
+    mail()
+    Notice.objects.update(claimed_until=timezone.now() + LEASE + timedelta(seconds=1))
+    assert claim_rows(Notice.objects.all(), 1) == []
 
 
 @pytest.mark.django_db
