@@ -8,11 +8,14 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from math import ceil
 
+from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
-from cluster.models import Gpu, Node
+from cluster.agents import SILENT_AFTER
+from cluster.models import Agent, Gpu, Node
 from jobs.models import Task
 from monitoring.growth import mean_per_s, mean_percent
 from monitoring.models import CardNow, NodeNow, TaskNow
@@ -21,6 +24,10 @@ from monitoring.wire import Body, Sampled, TaskSampled, Tick, read_body
 log = logging.getLogger("tessera.samples")
 
 MOST_RATE = 2**31 - 1
+BODIES_PER_S = 50
+"""Of all agents together, at most."""
+NEVER_S = 600
+"""Pause of an agent where no samples are wanted."""
 CARD_FIELDS = [field.name for field in CardNow._meta.fields if field.name != "gpu"]
 TASK_FIELDS = [field.name for field in TaskNow._meta.fields if field.name != "task"]
 
@@ -50,6 +57,14 @@ def take_samples(node: Node, sent: object) -> Taken:
     if body.refused:
         log.warning("samples of %s: dropped %s", node.name, dict(body.refused))
     return Taken(len(ticks), now.seq + 1, body.refused)
+
+
+def get_sample_pace() -> int:
+    """Return the seconds between two ticks of an agent."""
+    if settings.TESSERA_SAMPLE_S <= 0:
+        return NEVER_S
+    agents = Agent.objects.filter(reported_at__gt=timezone.now() - SILENT_AFTER).count()
+    return max(settings.TESSERA_SAMPLE_S, ceil(agents / BODIES_PER_S))
 
 
 def _choose_new(now: NodeNow, body: Body) -> list[Tick]:

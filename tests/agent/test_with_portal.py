@@ -5,6 +5,7 @@ import pytest
 from cluster.agents import revoke_agent
 from cluster.models import Gpu
 from events.record_and_publish import SYSTEM
+from monitoring import ingest
 from monitoring.models import CardNow
 from runtimes.contract.node import NodeView
 from scheduler.inventory.nodes import record_inventory
@@ -80,6 +81,21 @@ def test_samples_that_are_no_sense_are_dropped_and_answered(cast, body):
         f"{BASE}agents/{agent.node_name}:samples", body, content_type="application/json", headers=KEY
     )
     assert (sent.status_code, sent.json()["taken"]) == (200, 0) and not CardNow.objects.exists()
+
+
+def test_agents_send_less_often_where_there_are_many_and_hardly_where_nobody_wants_it(cast, settings, monkeypatch):
+    agent = make.agent(cast.node, make.report(make.reported_gpu(0)))
+    tick = {"run": "a/1", "ticks": [{"seq": 1, "age_ms": 0, "up_ms": 0}]}
+
+    def ask():
+        where = f"{BASE}agents/{agent.node_name}:samples"
+        return Api(make.AGENT_KEY).client.post(where, tick, content_type="application/json", headers=KEY).json()
+
+    assert ask() == {"taken": 1, "next": 2, "every_s": settings.TESSERA_SAMPLE_S}
+    monkeypatch.setattr(ingest, "BODIES_PER_S", 1 / 25)
+    assert ask()["every_s"] == 25
+    settings.TESSERA_SAMPLE_S = 0
+    assert ask() == {"taken": 0, "next": 0, "every_s": ingest.NEVER_S}
 
 
 @pytest.mark.parametrize(("body", "status"), [("{", 400), ("x" * 65_537, 413)])
