@@ -41,6 +41,7 @@ COMMANDS = {
     "ssh-config": ("ssh", "Let plain ssh, scp, rsync, sftp and VS Code know your notebooks and jobs by name."),
     "ssh-key": ("ssh_keys", "SSH keys: add, ls, rm."),
     "free": ("cluster_status", "What is free for you now."),
+    "top": ("cluster_status", "How busy each GPU is now, and whose work keeps it so."),
     "quota": ("cluster_status", "What your teams may hold, and what high priority costs them."),
     "queue": ("cluster_status", "Everybody's waiting and running jobs."),
     "images": ("images", "Images by name: ls, add, set, rm."),

@@ -1,4 +1,4 @@
-"""`free`, `quota` and `queue`."""
+"""`free`, `top`, `quota` and `queue`."""
 
 from typing import Annotated, Any
 
@@ -24,6 +24,16 @@ FREE = (
     Column("YOU MAY START", right=True),
     Column("WAITING", right=True),
 )
+TOP = (
+    Column("GPU", least=6),
+    Column("POOL", least=5),
+    Column("MODEL", least=8),
+    Column("BUSY", right=True),
+    Column("MEMORY IN USE", right=True),
+    Column("°C", right=True),
+    Column("W", right=True),
+    Column("HELD BY", least=12),
+)
 QUOTA = (
     Column("TEAM", least=5),
     Column("POOL", least=5),
@@ -32,6 +42,8 @@ QUOTA = (
     Column("LIMIT", right=True),
     Column("HIGH PRIORITY", least=13),
 )
+MARKS = {"*": "simulated", "~": "estimated"}
+UNKNOWN = "?"
 QUEUE = (
     Column("POOL", least=5),
     Column("#", right=True),
@@ -51,6 +63,21 @@ def free(ctx: typer.Context, watch: WatchOption = False) -> None:
     session: Session = ctx.obj
     client = session.client()
     show_repeatedly(session, lambda: _show_free(session, client), watch)
+
+
+@commands.command("top", cls=Command)
+def top(
+    ctx: typer.Context,
+    pool: Annotated[str | None, typer.Option("--pool", help="Only this one.", autocompletion=complete_pools)] = None,
+    watch: WatchOption = False,
+) -> None:
+    """How busy each GPU is now, and whose work keeps it so.
+
+    As means of the last ten seconds; `?` is what is not known. Your teams' slices say how much of each is used.
+    """
+    session: Session = ctx.obj
+    client = session.client()
+    show_repeatedly(session, lambda: _show_top(session, client, pool), watch)
 
 
 @commands.command("quota", cls=Command)
@@ -90,6 +117,18 @@ def _show_free(session: Session, client: Client) -> None:
         session.print_note("* simulated cards")
     for line in dict.fromkeys(_maintenance_line(planned) for pool in found for planned in pool.get("maintenance", [])):
         session.print_note(line)
+
+
+def _show_top(session: Session, client: Client, pool: str | None) -> None:
+    answer = client.get("/gpus", pool=pool)
+    cards = answer["results"]
+    if pool and not cards:
+        _check_pool(client, pool)
+    session.show_table(answer, [card["uuid"] for card in cards], TOP, [_top_row(card) for card in cards], "No GPUs.")
+    sources = {card["use"]["source"] for card in cards if card["use"]}
+    for mark, source in MARKS.items():
+        if source in sources:
+            session.print_note(f"{mark} {source}")
 
 
 def _show_queue(session: Session, client: Client, pool: str | None) -> None:
@@ -137,6 +176,33 @@ def _quota_row(one: dict) -> list[str]:
         NONE if gpu["limit"]["value"] is None else gpu["limit"]["text"],
         left or ("free" if price["price"] == "free" else "with consent"),
     ]
+
+
+def _top_row(card: dict[str, Any]) -> list[str]:
+    use = card["use"] or {}
+    used = use["used"]["text"] if use and use["used"]["value"] is not None else UNKNOWN
+    mark = next((mark for mark, source in MARKS.items() if source == use.get("source")), "")
+    busy = _show_known(use.get("busy_percent"), " %")
+    return [
+        f"{card['node']}:{card['place']}",
+        card["pool"],
+        card["model"],
+        f"{busy}{mark if busy != UNKNOWN else ''}",
+        f"{used} of {card['memory']['text']}",
+        _show_known(use.get("temperature_c")),
+        _show_known(use.get("power_w")),
+        ", ".join(_describe_slice(part) for part in card["slices"]) or NONE,
+    ]
+
+
+def _describe_slice(part: dict[str, Any]) -> str:
+    whose = f"{part['owner']} {part['job']}" if part["job"] else part["team"] or "another team"
+    used = f" {_show_known(part['activity'], ' %')}" if part["job"] and part["state"] == "running" else ""
+    return f"{part['gpu']['text']} {whose}{used}"
+
+
+def _show_known(value: float | None, unit: str = "") -> str:
+    return UNKNOWN if value is None else f"{value:.0f}{unit}"
 
 
 def count_quarters(card: dict) -> int:

@@ -7,10 +7,13 @@ import time
 import pytest
 from django.conf import settings
 from django.db import connection
+from django.utils import timezone
 
 from cli.http.credentials import config_file
+from cluster.models import Gpu
 from jobs.models import CodePack, Job
 from jobs.states import TaskState
+from monitoring.models import CardNow
 from quotas.models import UserLimit
 from runtimes.log_store import LogStore
 from tests import make
@@ -92,6 +95,17 @@ def test_ps_free_and_queue_fit_80_columns(ada, running, cast):
     assert "secret" not in queue and "vision" in queue and running.public_id in queue
     for shown in (ada("ps", "--all").stdout, "\n".join(free), queue):
         assert max(len(line) for line in shown.splitlines()) <= 80
+
+
+def test_top_shows_how_busy_cards_are_and_what_is_not_known(ada, running, cast):
+    known = {"gpu": Gpu.objects.get(index=0), "at": timezone.now(), "term": 1, "up_ms": 1, "source": "simulated"}
+    CardNow.objects.create(**known, busy_percent=12.4, used_mib=6000)
+    shown = ada("top")
+    first, second = (line.split() for line in shown.stdout.splitlines()[1:])
+    assert first[:5] == ["n1:0", "dev", "V100-32GB", "12", "%*"] and first[-2:] == [running.public_id, "?"]
+    assert second[:5] == ["n1:1", "train", "V100-32GB", "?", "?"] and second[-1] == "–"
+    assert "* simulated" in shown.stderr and max(len(line) for line in shown.stdout.splitlines()) <= 80
+    assert "There is no pool x. There are: dev, train." in ada("top", "--pool", "x").stderr
 
 
 def test_why_names_the_reason(ada, cast):

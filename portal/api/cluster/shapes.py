@@ -121,17 +121,32 @@ class HoldingTaskShape(WhoseShape):
 
 
 class SliceShape(HoldingTaskShape):
-    """A task's share of a card. gpu: thousandths of the card, as quota counts."""
+    """A task's share of a card. gpu: thousandths of the card, as quota counts. activity: percent of its share that it
+    uses now; null if that is not known, or not one's teams'.
+    """
 
     memory = AmountField(show_memory, source="memory_mib")
     compute_percent = serializers.IntegerField()
     gpu = AmountField(show_gpu, source="milli")
+    activity = serializers.FloatField(allow_null=True)
+
+
+class GpuUseShape(serializers.Serializer):
+    """What a card does, whoever uses it. source: measured, estimated or simulated. null is not known, and never 0."""
+
+    at = serializers.DateTimeField()
+    source = serializers.CharField()  # type: ignore[assignment]
+    busy_percent = serializers.FloatField(allow_null=True)
+    used = AmountField(show_memory, source="used_mib")
+    temperature_c = serializers.IntegerField(allow_null=True)
+    power_w = serializers.IntegerField(allow_null=True)
 
 
 class GpuShape(serializers.Serializer):
     """A card. sellable: memory for tasks. enforcement: what holds slices to their limit, found by probing.
 
-    fault: why it is out of service; empty while healthy.
+    fault: why it is out of service; empty while healthy. use: as of the newest sample; null if it is older than two
+    minutes, or there is none.
     """
 
     uuid = serializers.CharField()
@@ -154,6 +169,7 @@ class GpuShape(serializers.Serializer):
     enforcement = serializers.CharField()
     evidence = serializers.CharField(allow_blank=True)
     probed_at = serializers.DateTimeField(allow_null=True)
+    use = GpuUseShape(allow_null=True)
     slices = SliceShape(many=True)
 
 

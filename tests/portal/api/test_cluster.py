@@ -3,11 +3,13 @@
 import json
 
 import pytest
+from django.utils import timezone
 
 from cluster.agents import approve_agent, check_agents
-from cluster.models import NodeState
+from cluster.models import Gpu, NodeState
 from events.record_and_publish import SYSTEM
 from jobs.models import Job
+from monitoring.models import CardNow, TaskNow
 from runtimes.contract.node import NodeView
 from scheduler.inventory.nodes import record_inventory
 from tests import make
@@ -186,3 +188,19 @@ def test_an_admin_drains_a_machine_and_takes_it_back(ada, running):
     assert ada.post("nodes/n1:drain", {}).status_code == 403
     assert root.post("nodes/n9:drain", {}).status_code == 404
     assert root.post("nodes/n1:drain", {"why": "x" * 201}).json()["errors"][0]["pointer"] == "/why"
+
+
+def test_the_use_of_a_card_is_told_and_null_where_it_is_not_known(ada, eve, running, cast):
+    card = Gpu.objects.get(index=0)
+    assert [one["use"] for one in ada.get("gpus").json()["results"]] == [None, None]
+    known = {"gpu": card, "at": timezone.now(), "term": 1, "up_ms": 1, "source": "simulated"}
+    CardNow.objects.create(**known, busy_percent=12.5, used_mib=6000, power_w=90)
+    (task,) = running.newest_tasks
+    shares = [{"uuid": card.uuid, "source": "simulated", "up_ms": 1, "busy_percent": 12.5, "used_mib": 6000}]
+    TaskNow.objects.create(task=task, at=timezone.now(), term=1, up_ms=1, shares=shares)
+    use = ada.get("nodes/n1").json()["gpus"][0]["use"]
+    assert (use["busy_percent"], use["used"]["value"], use["power_w"], use["source"]) == (12.5, 6000, 90, "simulated")
+    assert use["temperature_c"] is None
+    for caller, activity in ((ada, 50.0), (eve, None)):
+        first = caller.get("gpus").json()["results"][0]
+        assert first["use"]["busy_percent"] == 12.5 and first["slices"][0]["activity"] == activity
