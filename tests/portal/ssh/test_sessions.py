@@ -165,9 +165,11 @@ LOST = {
 
 @pytest.mark.parametrize("lost", LOST)
 def test_a_session_ends_within_five_seconds_if_no_message_comes(world, lost):
-    """As while Valkey is frozen: the rows change, and nobody is told."""
+    """As while Valkey is frozen: the rows change, and nobody is told. On a busy machine the client prints the reason of
+    the disconnect, and not the line before it.
+    """
     with session_inside(world, "echo in; sleep 100") as session:
         began = time.monotonic()
         LOST[lost](world.cast.ada)
-        assert b"tessera: You may not stay here any more." in session.communicate(timeout=30)[1]
+        assert b"You may not stay here any more." in session.communicate(timeout=30)[1]
         assert session.returncode == 255 and time.monotonic() - began < 5
