@@ -9,8 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.permissions import require
-from cluster.models import Node
-from cluster.nodes import cordon_node, drain_node, uncordon_node
+from cluster.nodes import cordon_node, drain_node, find_node, uncordon_node
 from common.errors import NotFound
 from portal.access.redacted_rows import list_active_rows, list_node_views, list_queue_rows, load_gpu_slices
 from portal.api.cluster.shapes import GpuShape, NodeShape, QueueShape, RoomShape
@@ -99,10 +98,7 @@ class NodeUncordon(ApiView):
 
 def _change_service(request: Request, name: str, act: Callable[..., None]) -> Response:
     require(request.user, "node.change")
-    node = Node.objects.present().filter(name=name).first()
-    if node is None:
-        raise NotFound(kind="node", id=name)
-    act(actor=request.user.as_actor, node=node)
+    act(actor=request.user.as_actor, node=find_node(name))
     (view,) = list_node_views(request.user, name=name)
     return Response(NodeShape(view).data)
 

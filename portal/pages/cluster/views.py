@@ -16,7 +16,8 @@ from django.views.decorators.http import require_POST, require_safe
 
 from accounts.models import Team, User
 from accounts.permissions import may, require
-from cluster.models import OUT_OF_SERVICE, Node, NodeState, Pool
+from cluster.models import OUT_OF_SERVICE, NodeState, Pool
+from cluster.nodes import find_node
 from common.errors import NotFound
 from events.models import Event
 from images.catalogue import filter_visible_images
@@ -142,11 +143,8 @@ def show_node(request: HttpRequest, name: str) -> HttpResponse:
 def change_service(request: HttpRequest, name: str, service: Callable[..., None]) -> HttpResponse:
     """Cordon, drain or uncordon a node."""
     require(request.user, "node.change")
-    node = Node.objects.present().filter(name=name).first()
-    if node is None:
-        raise NotFound(kind="node")
     why = {"why": request.POST["why"].strip()[:MOST_WHY]} if "why" in request.POST else {}
-    service(actor=cast(User, request.user).as_actor, node=node, **why)
+    service(actor=cast(User, request.user).as_actor, node=find_node(name), **why)
     return redirect("node", name=name)
 
 
