@@ -14,6 +14,7 @@ from cli.output.table import Column
 from cli.session import Command, Session, new_commands
 
 commands = new_commands()
+PoolOption = Annotated[str | None, typer.Option("--pool", help="Only this one.", autocompletion=complete_pools)]
 
 FREE = (
     Column("POOL", least=6),
@@ -68,7 +69,7 @@ def free(ctx: typer.Context, watch: WatchOption = False) -> None:
 @commands.command("top", cls=Command)
 def top(
     ctx: typer.Context,
-    pool: Annotated[str | None, typer.Option("--pool", help="Only this one.", autocompletion=complete_pools)] = None,
+    pool: PoolOption = None,
     watch: WatchOption = False,
 ) -> None:
     """How busy each GPU is now, and whose work keeps it so.
@@ -96,7 +97,7 @@ def quota(ctx: typer.Context) -> None:
 @commands.command("queue", cls=Command)
 def queue(
     ctx: typer.Context,
-    pool: Annotated[str | None, typer.Option("--pool", help="Only this one.", autocompletion=complete_pools)] = None,
+    pool: PoolOption = None,
     watch: WatchOption = False,
 ) -> None:
     """Everybody's waiting and running jobs.
