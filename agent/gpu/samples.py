@@ -9,20 +9,23 @@ from agent.gpu.cards import NoAnswer, decode_text, open_nvml
 from agent.gpu.mig_instances import is_cut, list_instances
 
 Sample = dict[str, Any]
-REPORTED = ("uuid", "used_mib", "busy_percent", "temperature_c", "power_w")
 
 
 def report_samples() -> list[Sample]:
     """Return what each answering card and instance tells now; unknown values are None."""
-    return [{name: sample[name] for name in REPORTED} for sample in take_samples()]
+    return _ask_each(_sample)
 
 
 def take_samples() -> list[Sample]:
     """As `report_samples`, with `utilization`: (microseconds since 1970, percent) of the last seconds, if known."""
+    return _ask_each(_sample_with_utilization)
+
+
+def _ask_each(ask: Callable[[Any], Sample | None]) -> list[Sample]:
     try:
         with open_nvml() as answers:
             handles = _handles() if answers else []
-            return [sample for handle in handles if (sample := _sample(handle)) is not None]
+            return [sample for handle in handles if (sample := ask(handle)) is not None]
     except NoAnswer:
         return []
 
@@ -49,8 +52,12 @@ def _sample(handle: Any) -> Sample | None:
         "busy_percent": _read_or_none(lambda: pynvml.nvmlDeviceGetUtilizationRates(handle).gpu),
         "temperature_c": _read_or_none(lambda: pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU)),
         "power_w": _read_or_none(lambda: pynvml.nvmlDeviceGetPowerUsage(handle) // 1000),
-        "utilization": _read_utilization(handle),
     }
+
+
+def _sample_with_utilization(handle: Any) -> Sample | None:
+    sample = _sample(handle)
+    return sample and sample | {"utilization": _read_utilization(handle)}
 
 
 def _read_utilization(handle: Any) -> list[tuple[int, int]]:
