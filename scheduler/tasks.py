@@ -14,7 +14,7 @@ from cluster.models import Node
 from common.steady_clock import steady_now, steady_time
 from events.record_and_publish import clear_hint
 from jobs.models import IdempotencyKey
-from monitoring.ingest import take_samples
+from monitoring.samples.ingest import take_samples
 from runtimes.contract.errors import Unavailable
 from scheduler.commit.step_runner import run_steps
 from scheduler.commit.steps import build_steps

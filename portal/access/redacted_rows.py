@@ -22,7 +22,7 @@ from common.resources import show_place
 from jobs.models import Job, JobQuerySet, Task
 from jobs.reason_messages import describe_wait
 from jobs.states import JOB_ACTIVE, JobState
-from monitoring.newest import CardUse, TaskUse, load_card_uses, load_task_uses
+from monitoring.samples.newest import CardUse, TaskUse, load_card_uses, load_task_uses
 from portal.wording.resources import describe_other_pools
 from portal.wording.starts import describe_start
 from quotas.models import Holding

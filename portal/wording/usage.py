@@ -6,7 +6,7 @@ from django.utils.translation import gettext_lazy, ngettext
 
 from common.resources import show_cpu, show_memory
 from monitoring.models import Source
-from monitoring.newest import CardUse, ShareUse, TaskUse
+from monitoring.samples.newest import CardUse, ShareUse, TaskUse
 
 SOURCES = {Source.SIMULATED: gettext_lazy("simulated"), Source.ESTIMATED: gettext_lazy("estimated")}
 """Of figures that nobody measured."""

@@ -5,8 +5,8 @@ import pytest
 from cluster.agents import revoke_agent
 from cluster.models import Gpu
 from events.record_and_publish import SYSTEM
-from monitoring import ingest
 from monitoring.models import CardNow
+from monitoring.samples import ingest
 from runtimes.contract.node import NodeView
 from scheduler.inventory.nodes import record_inventory
 from tests import make

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitoring.growth import mean_growth, mean_per_s, mean_percent
+from monitoring.samples.growth import mean_growth, mean_per_s, mean_percent
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from monitoring.ingest import take_samples
 from monitoring.models import CardNow, NodeNow, TaskNow
+from monitoring.samples.ingest import take_samples
 from tests import make
 
 pytestmark = pytest.mark.django_db

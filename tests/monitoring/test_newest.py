@@ -7,7 +7,7 @@ from django.db import connection
 from django.utils import timezone
 
 from monitoring.models import CardNow, TaskNow
-from monitoring.newest import KNOWN_FOR, load_card_uses, load_task_uses
+from monitoring.samples.newest import KNOWN_FOR, load_card_uses, load_task_uses
 from tests import make
 
 pytestmark = pytest.mark.django_db

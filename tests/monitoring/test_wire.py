@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitoring.wire import MOST, MOST_CARDS, Sampled, read_body
+from monitoring.samples.wire import MOST, MOST_CARDS, Sampled, read_body
 
 TASK = "a" * 32
 CARD = {"uuid": "GPU-1", "source": "measured", "busy_ms": 500, "used_mib": 900, "temperature_c": 61, "power_w": 240}

@@ -133,4 +133,4 @@ class Sampler(Protocol):
     node_name: str
 
     def take(self) -> dict:
-        """Return ticks for monitoring.ingest. Raises Unavailable, OSError."""
+        """Return ticks for monitoring.samples.ingest. Raises Unavailable, OSError."""

@@ -78,7 +78,7 @@ class LocalSampler:
         self._driver = DriverLook()
 
     def take(self) -> dict:
-        """Return a body of one tick (monitoring/wire.py). Raises Unavailable, OSError."""
+        """Return a body of one tick (monitoring/samples/wire.py). Raises Unavailable, OSError."""
         cards = self.runtime.machine.cards
         measured = {} if all(card.simulated for card in cards.values()) else self._driver.look()
         with hold_file_lock(f"{self.file}.lock"):

@@ -22,7 +22,7 @@ from cluster.models import Agent, Node
 from common.errors import NotFound, NotPermitted
 from jobs.log_ingest import MOST_BYTES, Piece, get_log_pace, store_pieces
 from jobs.running_slices import take_uses
-from monitoring.ingest import Taken, get_sample_pace, take_samples
+from monitoring.samples.ingest import Taken, get_sample_pace, take_samples
 from portal.api.authentication import AgentAuthentication, TokenAuthentication
 from portal.api.cluster.agent_shapes import (
     AgentShape,

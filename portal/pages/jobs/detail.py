@@ -16,7 +16,7 @@ from jobs.jobfile.spec import from_json, role_of
 from jobs.models import Job, Task
 from jobs.reason_messages import describe_end, describe_resize_refusal
 from jobs.states import JobState, TaskState
-from monitoring.newest import TaskUse, load_task_uses
+from monitoring.samples.newest import TaskUse, load_task_uses
 from portal.access.app_links import link_to_port, link_to_tensorboard
 from portal.pages.cluster.scheduler_pulse import scheduler_late
 from portal.pages.jobs.history import Happening, history_of

@@ -4,9 +4,9 @@ import pytest
 from django.utils import timezone, translation
 
 from common.resources import show_memory
-from monitoring.ingest import take_samples
 from monitoring.models import CardNow
-from monitoring.newest import CardUse, ShareUse, TaskUse
+from monitoring.samples.ingest import take_samples
+from monitoring.samples.newest import CardUse, ShareUse, TaskUse
 from portal.access.redacted_rows import list_node_views
 from portal.pages.cluster.machines import build_machines
 from portal.wording.usage import describe_card_heat, describe_card_use, describe_share_use, describe_task_use

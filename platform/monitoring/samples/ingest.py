@@ -17,9 +17,9 @@ from django.utils import timezone
 from cluster.agents import SILENT_AFTER
 from cluster.models import Agent, Gpu, Node
 from jobs.models import Task
-from monitoring.growth import mean_per_s, mean_percent
 from monitoring.models import CardNow, NodeNow, TaskNow
-from monitoring.wire import Body, Sampled, TaskSampled, Tick, read_body
+from monitoring.samples.growth import mean_per_s, mean_percent
+from monitoring.samples.wire import Body, Sampled, TaskSampled, Tick, read_body
 
 log = logging.getLogger("tessera.samples")
 
