@@ -14,7 +14,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
 app = Celery("tessera")
 app.config_from_object("django.conf:settings", namespace="CELERY")
-app.autodiscover_tasks(["portal", "scheduler", "files", "images", "notebooks"])
+app.autodiscover_tasks(["portal", "scheduler", "monitoring", "files", "images", "notebooks"])
 app.steps["consumer"].add(AliveStep)
 
 
@@ -43,6 +43,7 @@ app.conf.beat_schedule = {
     "send": build_schedule_entry(5, "portal.tasks.send", queue="outside"),
     "sweep_sent": build_schedule_entry(3600, "portal.tasks.sweep", queue="outside", expires=600),
     "sweep": build_schedule_entry(600, "scheduler.tasks.sweep"),
+    "keep_uses": build_schedule_entry(60, "monitoring.tasks.keep"),
 }
 if settings.TESSERA_SAMPLE_S > 0:
     app.conf.beat_schedule["sample"] = build_schedule_entry(settings.TESSERA_SAMPLE_S, "scheduler.tasks.sample")

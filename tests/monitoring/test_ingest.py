@@ -146,5 +146,5 @@ def test_the_tables_need_no_log_and_their_rows_move_within_a_page(world):
         cursor.execute("SELECT relname, relpersistence, reloptions FROM pg_class WHERE relname LIKE 'monitoring_%now'")
         assert sorted(cursor.fetchall()) == [
             (name, "u", ["fillfactor=50"])
-            for name in ("monitoring_cardnow", "monitoring_nodenow", "monitoring_tasknow")
+            for name in ("monitoring_cardnow", "monitoring_nodenow", "monitoring_tasknow", "monitoring_taskusenow")
         ]

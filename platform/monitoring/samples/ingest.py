@@ -20,6 +20,7 @@ from jobs.models import Task
 from monitoring.models import CardNow, NodeNow, TaskNow
 from monitoring.samples.growth import mean_per_s, mean_percent
 from monitoring.samples.wire import Body, Sampled, TaskSampled, Tick, read_body
+from monitoring.usage.moving import move_uses
 
 log = logging.getLogger("tessera.samples")
 
@@ -54,6 +55,7 @@ def take_samples(node: Node, sent: object) -> Taken:
             _begin_run(now, body.run, ticks)
             _store_cards(node, now.term, ticks, body.refused)
             _store_tasks(node, now.term, ticks, body.refused)
+            move_uses(node, now.run, ticks)
     if body.refused:
         log.warning("samples of %s: dropped %s", node.name, dict(body.refused))
     return Taken(len(ticks), now.seq + 1, body.refused)

@@ -7,7 +7,8 @@
                 "read_kib": 12, "write_kib": 4, "shares": [{"uuid": "GPU-…", "source": "measured", "busy_ms": 3,
                 "used_mib": 900}]}]}]}
 
-run: changes when the sampler starts anew, and its totals with it. seq: grows with each tick. age_ms: how long ago it
+run: changes when the sampler starts anew, and the totals of cards and shares with it; those of a task begin with the
+task. seq: grows with each tick. age_ms: how long ago it
 was, so that no clock is compared; of a task, since its counters were read. up_ms: how long the run had lasted.
 """
 

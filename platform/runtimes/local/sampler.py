@@ -162,7 +162,8 @@ def build_tick(
 def follow_trace(look: TaskLook, shares: list[dict], totals: Totals, now_s: float) -> list[Part]:
     """Return what a task does with its simulated cards, and move its totals on to now."""
     load, ran_s = build_load(look.trace, look.uuid), max(now_s - look.started_s, 0.0)
-    worked_ms = max(load.count_busy_ms(ran_s) - load.count_busy_ms(totals.ran_s.get(look.uuid, 0.0)), 0.0)
+    followed_s = totals.ran_s.get(look.uuid, max(totals.began_s - look.started_s, 0.0))
+    worked_ms = max(load.count_busy_ms(ran_s) - load.count_busy_ms(followed_s), 0.0)
     totals.ran_s[look.uuid] = ran_s
     busy, parts = totals.busy[look.uuid], []
     for share in shares:

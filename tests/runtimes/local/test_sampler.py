@@ -131,3 +131,9 @@ def test_a_machine_tells_of_its_running_tasks_and_two_processes_go_on_from_each_
         assert not [name for name in os.listdir(world.base / "data") if name.startswith(".samples")]
     finally:
         world.close()
+
+
+def test_a_new_run_counts_what_its_tasks_do_from_its_own_begin():
+    look = TaskLook(TASK, NOW - 500, "hot", (WHOLE,))
+    totals = new_totals()
+    assert [tick_at(NOW + after, totals, look)["tasks"][0]["shares"][0]["busy_ms"] for after in (0, 10)] == [0, 9937]

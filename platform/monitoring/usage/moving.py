@@ -1,0 +1,138 @@
+"""Move the uses of holdings on by a machine's ticks.
+
+If it fails, the newest samples are kept all the same, and the counters catch up with the next tick.
+"""
+
+import logging
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+from datetime import datetime, timedelta
+from typing import NamedTuple
+from uuid import UUID
+
+from django.db import DatabaseError, transaction
+from django.db.models import Q
+from django.utils import timezone
+
+from cluster.models import Node
+from monitoring.models import Source, TaskUseNow
+from monitoring.models.usage import Use
+from monitoring.samples.wire import Sampled, TaskSampled, Tick
+from monitoring.usage.counting import Count, Reading, continue_count, count_card, count_host
+from quotas.models import Holding
+
+log = logging.getLogger("tessera.samples")
+
+COLUMNS = [field.name for field in fields(Count)]
+WHOLE_MILLI = 1000
+
+
+class Key(NamedTuple):
+    """What a reading is of. card: its uuid; None is for CPU and memory."""
+
+    task: UUID
+    card: str | None
+
+
+Held = dict[Key, list[Holding]]
+
+
+def move_uses(node: Node, run: str, ticks: Sequence[Tick]) -> None:
+    """Add ticks of a run, oldest first, to the uses of the machine's holdings. The caller has locked the machine."""
+    try:
+        with transaction.atomic():
+            _move_uses(node, run, ticks)
+    except DatabaseError as failed:
+        log.warning("uses of %s were not moved: %s", node.name, failed)
+
+
+def load_count(row: Use | None) -> Count | None:
+    return None if row is None else Count(**{name: getattr(row, name) for name in COLUMNS})
+
+
+def _move_uses(node: Node, run: str, ticks: Sequence[Tick]) -> None:
+    held = _load_holdings(node, ticks)
+    known = {row.pk: find_count(row) for rows in held.values() for row in rows}
+    moved: dict[int, Count] = {}
+    now = timezone.now()
+    for tick in ticks:
+        for key, reading in _list_readings(tick, run, now - timedelta(milliseconds=tick.age_ms), held):
+            row, earlier = _choose(held[key], reading.at)
+            before = moved.get(row.pk) or known[row.pk]
+            if before is None and earlier is not None:
+                last = moved.get(earlier.pk) or known[earlier.pk]
+                before = None if last is None else continue_count(last)
+            if key.card is None:
+                moved[row.pk] = count_host(before, reading)
+            else:
+                moved[row.pk] = count_card(before, reading, row.gpu_compute_percent)
+    TaskUseNow.objects.bulk_create(
+        [TaskUseNow(holding_id=pk, **_dump(moved[pk])) for pk in sorted(moved)],
+        update_conflicts=True,
+        unique_fields=["holding"],
+        update_fields=COLUMNS,
+    )
+
+
+def find_count(holding: Holding) -> Count | None:
+    """Return a holding's newest count. Loaded with `use` and `use_now`."""
+    return load_count(getattr(holding, "use_now", None) or getattr(holding, "use", None))
+
+
+def _load_holdings(node: Node, ticks: Sequence[Tick]) -> Held:
+    """Return the holdings that the ticks may be of, oldest first: a resize begins another one."""
+    tasks = {uuid for tick in ticks for uuid in tick.tasks}
+    cards = {uuid for tick in ticks for uuid in tick.cards}
+    whole = Q(gpu__uuid__in=cards, gpu_milli__gte=WHOLE_MILLI, released_at__isnull=True)
+    rows = Holding.objects.filter(Q(task__in=tasks) | whole, node=node).select_related("gpu", "use", "use_now")
+    found: Held = defaultdict(list)
+    for row in rows.order_by("held_from", "pk"):
+        found[Key(row.task, row.gpu.uuid if row.gpu is not None else None)].append(row)
+    return found
+
+
+def _list_readings(tick: Tick, run: str, at: datetime, held: Held) -> Iterator[tuple[Key, Reading]]:
+    for key, rows in held.items():
+        sampled = tick.tasks.get(key.task)
+        if key.card is None:
+            if sampled is not None:
+                yield key, _read_host(sampled, tick, run, at)
+            continue
+        share, card = sampled.shares.get(key.card) if sampled is not None else None, tick.cards.get(key.card)
+        if share is not None and (share.values.get("busy_ms") is not None or card is None):
+            yield key, _read_card(share, tick, run, at)
+        elif card is not None and rows[-1].gpu_milli >= WHOLE_MILLI and rows[-1].held_from <= at:
+            yield key, _read_card(card, tick, run, at, of_card=True)
+        elif share is not None:
+            yield key, _read_card(share, tick, run, at)
+
+
+def _read_card(sampled: Sampled, tick: Tick, run: str, at: datetime, *, of_card: bool = False) -> Reading:
+    busy_ms, used_mib = sampled.values.get("busy_ms"), sampled.values.get("used_mib")
+    return Reading(run, tick.up_ms, at, sampled.source, busy_ms=busy_ms, used_mib=used_mib, of_card=of_card)
+
+
+def _read_host(sampled: TaskSampled, tick: Tick, run: str, at: datetime) -> Reading:
+    get = sampled.values.get
+    return Reading(
+        run,
+        tick.up_ms - sampled.age_ms,
+        at - timedelta(milliseconds=sampled.age_ms),
+        Source.MEASURED,
+        cpu_ms=get("cpu_ms"),
+        read_kib=get("read_kib"),
+        write_kib=get("write_kib"),
+        used_mib=get("memory_mib"),
+        peak_mib=get("peak_mib"),
+    )
+
+
+def _choose(rows: list[Holding], at: datetime) -> tuple[Holding, Holding | None]:
+    """Return the holding at a moment, and the one before it."""
+    place = max((i for i, row in enumerate(rows) if row.held_from <= at), default=0)
+    return rows[place], rows[place - 1] if place else None
+
+
+def _dump(count: Count) -> dict:
+    return {name: getattr(count, name) for name in COLUMNS}
