@@ -44,6 +44,9 @@ app.conf.beat_schedule = {
     "sweep_sent": build_schedule_entry(3600, "portal.tasks.sweep", queue="outside", expires=600),
     "sweep": build_schedule_entry(600, "scheduler.tasks.sweep"),
     "keep_uses": build_schedule_entry(60, "monitoring.tasks.keep"),
+    "pack_samples": build_schedule_entry(20, "monitoring.tasks.pack"),
+    "tidy_samples": build_schedule_entry(600, "monitoring.tasks.tidy"),
+    "tally": build_schedule_entry(30, "monitoring.tasks.tally"),
 }
 if settings.TESSERA_SAMPLE_S > 0:
     app.conf.beat_schedule["sample"] = build_schedule_entry(settings.TESSERA_SAMPLE_S, "scheduler.tasks.sample")

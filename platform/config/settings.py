@@ -88,6 +88,10 @@ TESSERA_CLOCK_STEADY_S = env_int("TESSERA_CLOCK_STEADY_S", 600)
 
 # How often a machine's cards and tasks are sampled where the platform sees it itself; 0 = never.
 TESSERA_SAMPLE_S = env_int("TESSERA_SAMPLE_S", 10)
+TESSERA_KEEP_RAW_H = env_int("TESSERA_KEEP_RAW_H", 3)  # hours of samples; then packs, each 10 s, minute and hour:
+TESSERA_KEEP_FINE_D = env_int("TESSERA_KEEP_FINE_D", 7)
+TESSERA_KEEP_MINUTES_D = env_int("TESSERA_KEEP_MINUTES_D", 60)
+TESSERA_KEEP_HOURS_D = env_int("TESSERA_KEEP_HOURS_D", 730)
 
 # The runtime's dotted class name.
 TESSERA_RUNTIME = env_text("TESSERA_RUNTIME", "runtimes.local.runtime.LocalRuntime")

@@ -1,21 +1,51 @@
-"""Celery tasks of monitoring."""
+"""Celery tasks of monitoring. Nothing else waits for them."""
 
 import logging
+from collections.abc import Callable
 
 from celery import shared_task
 from django.db import DatabaseError, connection
 
+from monitoring.series.packing import pack_for
+from monitoring.series.partitions import tidy_partitions
+from monitoring.series.tally import record_tally
 from monitoring.usage.keeping import keep_uses
 
 log = logging.getLogger("tessera.samples")
+
+PACK_FOR_S = 2.0
+"""Of each 20 s, so that other tasks of the worker go on."""
+
+
+@shared_task
+def pack() -> None:
+    """Make packs of samples that are complete."""
+    _try(lambda: pack_for(PACK_FOR_S))
+
+
+@shared_task
+def tidy() -> None:
+    """Make partitions ahead, drop old ones."""
+    _try(tidy_partitions)
+
+
+@shared_task
+def tally() -> None:
+    """Sample what pools and teams hold and use."""
+    _try(record_tally)
 
 
 @shared_task
 def keep() -> None:
     """Write what holdings were used for to the table that reports read."""
+    _try(keep_uses)
+
+
+def _try(act: Callable[[], object]) -> None:
+    """Act on a connection that is alive; the next beat retries what fails."""
     if not connection.in_atomic_block:
         connection.close_if_unusable_or_obsolete()
     try:
-        keep_uses()
-    except DatabaseError as failed:  # the next beat retries
-        log.warning("uses were not kept: %s", failed)
+        act()
+    except DatabaseError as failed:
+        log.warning("not done: %s", failed)

@@ -6,8 +6,9 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from monitoring.models import CardNow, NodeNow, TaskNow
+from monitoring.models import CardNow, NodeNow, Sample, TaskNow
 from monitoring.samples.ingest import take_samples
+from monitoring.series.keys import Kind
 from tests import make
 
 pytestmark = pytest.mark.django_db
@@ -148,3 +149,26 @@ def test_the_tables_need_no_log_and_their_rows_move_within_a_page(world):
             (name, "u", ["fillfactor=50"])
             for name in ("monitoring_cardnow", "monitoring_nodenow", "monitoring_tasknow", "monitoring_taskusenow")
         ]
+
+
+def test_each_tick_is_kept_as_what_it_says_of_the_time_since_the_one_before(world):
+    later = {"cpu_ms": 20_100, "memory_mib": 512, "processes": 3}
+    first = tick(world, 1, 100, age_ms=31_000, card={"busy_ms": 7000, "used_mib": 900}, task={"cpu_ms": 100})
+    busy, used = {"busy_ms": 13_000}, {"busy_ms": 2000}
+    second = tick(world, 2, 130, age_ms=1000, counted_s=2, card=busy, task=later, share=used)
+    again = tick(world, 3, 131, counted_s=3, share={"busy_ms": 2500})  # its counters were not read since
+    send(world, first, second, again)
+    send(world, second)
+    kept: dict[Kind, list] = {}
+    for one in Sample.objects.order_by("at"):
+        kept.setdefault(Kind(one.kind), []).append((one.span_ms, one.values))
+    assert kept == {
+        Kind.CARD: [(10_000, [None, 900, None, None]), (30_000, [2000, None, None, None]), (1000, [None] * 4)],
+        Kind.TASK: [(10_000, [None] * 5), (28_000, [714, 512, 3, None, None])],
+        Kind.SHARE: [(10_000, [None, None]), (30_000, [None, None]), (1000, [5000, None])],
+    }
+
+
+def test_no_sample_speaks_for_more_than_two_minutes(world):
+    send(world, tick(world, 1, 100, card={"busy_ms": 0}), tick(world, 2, 4000, card={"busy_ms": 3_900_000}))
+    assert Sample.objects.filter(kind=Kind.CARD, span_ms=120_000, values__0=10_000).exists()

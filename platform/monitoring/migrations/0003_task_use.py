@@ -14,7 +14,7 @@ UNLOGGED = [
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('monitoring', '0001_now'),
+        ('monitoring', '0002_series'),
         ('quotas', '0002_high_priority'),
     ]
 

@@ -1,4 +1,4 @@
-"""Take the ticks of one machine, and keep the newest values of its cards and tasks.
+"""Take the ticks of one machine, and keep the values of its cards and tasks.
 
 Nothing waits for this, and nothing is decided by it: if it fails, jobs queue, start and end as before.
 """
@@ -17,9 +17,11 @@ from django.utils import timezone
 from cluster.agents import SILENT_AFTER
 from cluster.models import Agent, Gpu, Node
 from jobs.models import Task
-from monitoring.models import CardNow, NodeNow, TaskNow
+from monitoring.models import CardNow, NodeNow, Sample, TaskNow
 from monitoring.samples.growth import mean_per_s, mean_percent
+from monitoring.samples.history import sample_card, sample_shares, sample_task
 from monitoring.samples.wire import Body, Sampled, TaskSampled, Tick, read_body
+from monitoring.series.store import keep_samples
 from monitoring.usage.moving import move_uses
 
 log = logging.getLogger("tessera.samples")
@@ -53,8 +55,10 @@ def take_samples(node: Node, sent: object) -> Taken:
         ticks = _choose_new(now, body)
         if ticks:
             _begin_run(now, body.run, ticks)
-            _store_cards(node, now.term, ticks, body.refused)
-            _store_tasks(node, now.term, ticks, body.refused)
+            gpus = {gpu.uuid: gpu for gpu in Gpu.objects.present().filter(node=node)}
+            samples = _store_cards(gpus, now.term, ticks, body.refused)
+            samples += _store_tasks(node, gpus, now.term, ticks, body.refused)
+            keep_samples(samples)
             move_uses(node, now.run, ticks)
     if body.refused:
         log.warning("samples of %s: dropped %s", node.name, dict(body.refused))
@@ -84,19 +88,23 @@ def _begin_run(now: NodeNow, run: str, ticks: list[Tick]) -> None:
     now.save()
 
 
-def _store_cards(node: Node, term: int, ticks: list[Tick], refused: Counter[str]) -> None:
+def _store_cards(gpus: dict[str, Gpu], term: int, ticks: list[Tick], refused: Counter[str]) -> list[Sample]:
+    """Move the cards on to their newest values; return what to keep of each tick."""
     named = {uuid for tick in ticks for uuid in tick.cards}
-    gpus = {gpu.uuid: gpu for gpu in Gpu.objects.present().filter(node=node, uuid__in=named)}
     refused.update({"card of another machine": len(named - gpus.keys())} if named - gpus.keys() else {})
-    rows = {row.gpu_id: row for row in CardNow.objects.filter(gpu__in=gpus.values())}
+    rows = {row.gpu_id: row for row in CardNow.objects.filter(gpu__in=[gpus[uuid] for uuid in named & gpus.keys()])}
+    samples = []
     for tick in ticks:
         at = _when(tick.age_ms)
         for uuid, sampled in tick.cards.items():
             if (gpu := gpus.get(uuid)) is not None:
-                rows[gpu.pk] = _next_card(gpu, rows.get(gpu.pk), sampled, tick, term, at)
+                before = rows.get(gpu.pk)
+                rows[gpu.pk] = _next_card(gpu, before, sampled, tick, term, at)
+                samples.append(sample_card(before, rows[gpu.pk]))
     CardNow.objects.bulk_create(
         _in_order(rows.values()), update_conflicts=True, unique_fields=["gpu"], update_fields=CARD_FIELDS
     )
+    return samples
 
 
 def _next_card(gpu: Gpu, before: CardNow | None, sampled: Sampled, tick: Tick, term: int, at: datetime) -> CardNow:
@@ -107,18 +115,27 @@ def _next_card(gpu: Gpu, before: CardNow | None, sampled: Sampled, tick: Tick, t
     return row
 
 
-def _store_tasks(node: Node, term: int, ticks: list[Tick], refused: Counter[str]) -> None:
+def _store_tasks(
+    node: Node, gpus: dict[str, Gpu], term: int, ticks: list[Tick], refused: Counter[str]
+) -> list[Sample]:
+    """Move the tasks on to their newest values; return what to keep of each tick."""
     named = {uuid for tick in ticks for uuid in tick.tasks}
     tasks = {task.uuid: task for task in Task.objects.filter(node=node, uuid__in=named).only("pk", "uuid", "cards")}
     refused.update({"task of another machine": len(named - tasks.keys())} if named - tasks.keys() else {})
     rows = {row.task_id: row for row in TaskNow.objects.filter(task__in=tasks.values())}
+    gpu_ids = {uuid: gpu.pk for uuid, gpu in gpus.items()}
+    samples: list[Sample] = []
     for tick in ticks:
         for uuid, sampled in tick.tasks.items():
             if (task := tasks.get(uuid)) is not None:
-                rows[task.pk] = _next_task(task, rows.get(task.pk), sampled, tick, term, refused)
+                before = rows.get(task.pk)
+                row = rows[task.pk] = _next_task(task, before, sampled, tick, term, refused)
+                samples += filter(None, [sample_task(before, row, sampled.age_ms)])
+                samples += sample_shares(before, row, gpu_ids)
     TaskNow.objects.bulk_create(
         _in_order(rows.values()), update_conflicts=True, unique_fields=["task"], update_fields=TASK_FIELDS
     )
+    return samples
 
 
 def _next_task(

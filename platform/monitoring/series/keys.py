@@ -1,0 +1,38 @@
+"""What a series is of, and the columns of each kind."""
+
+from dataclasses import dataclass
+
+from django.db.models import IntegerChoices
+
+
+class Kind(IntegerChoices):
+    CARD = 1
+    TASK = 2
+    SHARE = 3
+    NODE = 4
+    POOL = 5
+    TEAM = 6
+
+
+@dataclass(frozen=True, order=True)
+class Key:
+    """subject: primary key of the card, task, node, pool or team. card: of a task's share, the card's; else 0."""
+
+    kind: Kind
+    subject: int
+    card: int = 0
+
+
+AMOUNTS = ("capacity_milli", "held_milli", "active_milli", "idle_milli", "unknown_milli")
+COLUMNS: dict[Kind, tuple[str, ...]] = {
+    Kind.CARD: ("busy_centi", "used_mib", "temperature_c", "power_w"),
+    Kind.TASK: ("cpu_milli", "memory_mib", "processes", "read_kib_s", "write_kib_s"),
+    Kind.SHARE: ("busy_centi", "used_mib"),
+    Kind.NODE: (),
+    Kind.POOL: AMOUNTS,
+    Kind.TEAM: AMOUNTS,
+}
+"""Names are only ever appended: what was kept before is shorter, and not known of the new ones.
+
+busy_centi: of the whole card's time, in hundredths of a percent. *_milli of pools and teams: of cards.
+"""
