@@ -181,5 +181,7 @@ def test_what_a_tier_has_not_made_yet_comes_from_finer_ones():
 
 def test_a_day_of_partitions_is_made_ahead():
     missing, old = plan_partitions(RAW, [NOON - timedelta(hours=9), NOON], NOON - timedelta(hours=8), NOON)
-    assert len(missing) == 24 and missing[0].start == NOON + timedelta(hours=1) and missing[-1].end > NOON + minutes(1440)
+    assert (
+        len(missing) == 24 and missing[0].start == NOON + timedelta(hours=1) and missing[-1].end > NOON + minutes(1440)
+    )
     assert [(p.name, p.end) for p in old] == [("monitoring_sample_2026110203", NOON - timedelta(hours=8))]

@@ -115,9 +115,7 @@ def _next_card(gpu: Gpu, before: CardNow | None, sampled: Sampled, tick: Tick, t
     return row
 
 
-def _store_tasks(
-    node: Node, gpus: dict[str, Gpu], term: int, ticks: list[Tick], refused: Counter[str]
-) -> list[Sample]:
+def _store_tasks(node: Node, gpus: dict[str, Gpu], term: int, ticks: list[Tick], refused: Counter[str]) -> list[Sample]:
     """Move the tasks on to their newest values; return what to keep of each tick."""
     named = {uuid for tick in ticks for uuid in tick.tasks}
     tasks = {task.uuid: task for task in Task.objects.filter(node=node, uuid__in=named).only("pk", "uuid", "cards")}

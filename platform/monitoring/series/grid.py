@@ -21,7 +21,7 @@ def spread(ends: Array, spans: Array, values: Array, start: float, step: float, 
     if not len(ends):
         return means
     begins = np.maximum(ends - spans, np.concatenate(([-np.inf], ends[:-1])))
-    edges = start + step * np.arange(slots + 1)
+    edges = start + step * np.arange(slots + 1, dtype=np.float64)
     points = np.column_stack((begins, ends)).ravel()
     for column, told in enumerate(values):
         known = ~np.isnan(told)

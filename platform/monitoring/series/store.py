@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 import numpy as np
 from django.db import connection
@@ -97,7 +98,9 @@ def _select(
     names = "kind, subject, card"
     if keys.named:
         which = f"({names}) IN (SELECT * FROM unnest(%s::smallint[], %s::bigint[], %s::bigint[]))"
-        chosen = [list(part) for part in zip(*((key.kind, key.subject, key.card) for key in keys.named), strict=True)]
+        chosen: list[Any] = [
+            list(part) for part in zip(*((key.kind, key.subject, key.card) for key in keys.named), strict=True)
+        ]
     else:
         which, chosen = f"({names}) > (%s, %s, %s)", list(keys.after)
     most = f"LIMIT {keys.most}" if keys.most else ""

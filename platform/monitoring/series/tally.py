@@ -31,9 +31,7 @@ def record_tally() -> None:
             amounts[key][state] += milli
             simulated |= {key} if source == Source.SIMULATED else set()
     at = timezone.now()
-    keep_samples(
-        [_build(key, at, capacity.get(key), amounts[key], key in simulated) for key in {*capacity, *amounts}]
-    )
+    keep_samples([_build(key, at, capacity.get(key), amounts[key], key in simulated) for key in {*capacity, *amounts}])
 
 
 def judge_share(gpu_milli: int, compute_percent: int, share: tuple[float | None, str] | None) -> str:
