@@ -1,5 +1,5 @@
 /* The page's one websocket. A doorbell, never data: {"touched": ["job-412"]} becomes the event "touched:job-412" on <body>,
- * which htmx elements wait for; {"log": …} becomes "live:log". After a gap "live:refresh" makes everything visible look again.
+ * which htmx elements wait for; {"log": …} becomes "live:log", {"samples": …} "live:samples". After a gap "live:refresh" makes everything visible look again.
  * "live:away", of an answer or a heartbeat, says that the platform itself sees nothing new.
  * Others send by document.body.dispatchEvent(new CustomEvent("live:send", {detail: {…}})) and start again at "live:open".
  * Reads: <body data-live="/live">; the badge #live with data-words-*; [data-active="true"] for what still changes.
@@ -36,6 +36,7 @@ function hear(message) {
   if (gap > QUIET_MS) refresh();
   if (message.now) see(message.away);
   if (message.log) say("live:log", message);
+  if (message.samples) say("live:samples", message.samples);
   if (message.touched && document.hidden) missed = true;
   else for (const id of message.touched ?? []) say(`touched:${id}`);
   show();

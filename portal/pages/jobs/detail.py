@@ -21,6 +21,7 @@ from portal.access.app_links import link_to_port, link_to_tensorboard
 from portal.pages.cluster.scheduler_pulse import scheduler_late
 from portal.pages.jobs.history import Happening, history_of
 from portal.pages.jobs.log_notes import LogNote, build_log_note
+from portal.pages.jobs.metrics import JobMetrics
 from portal.pages.jobs.view_model import JobRights, JobView
 from portal.pages.own_limits import FullLimit, find_full_running_limit
 from portal.wording.image_pulls import task_hint
@@ -263,6 +264,12 @@ class JobDetail:
         asked = next(role["request"] for role in self.job.gang if role["role"] == task.role)
         part = show_gpu_part(parse_gpu(asked["gpu"]))
         return TaskRow(task, not self.is_gang, part, self.view.rights, self.uses.get(task.pk))
+
+    # ---- metrics ----
+
+    @cached_property
+    def metrics(self) -> JobMetrics:
+        return JobMetrics(self.job, self.view.tasks, self.view.first_started_at)
 
     # ---- log ----
 

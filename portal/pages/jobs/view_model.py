@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from functools import cached_property
 
-from django.db.models import F
+from django.db.models import F, Min
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
@@ -261,6 +261,12 @@ class JobView:
     def started_at(self) -> datetime | None:
         """Return when its first task ran, even if the job was never observed running."""
         return self.job.started_at or min((task.started_at for task in self.tasks if task.started_at), default=None)
+
+    @property
+    def first_started_at(self) -> datetime | None:
+        """Return when its first attempt ran."""
+        first = self.job.tasks.filter(started_at__isnull=False).aggregate(first=Min("started_at"))["first"]
+        return first or self.job.started_at
 
     @property
     def waited(self) -> str:

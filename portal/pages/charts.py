@@ -1,0 +1,129 @@
+"""What the charts of a page show; static/js/charts.js gets their numbers from the API and the live socket."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.utils import timezone
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy
+
+HOUR_S = 3600
+HOURS = {1: gettext_lazy("1 h"), 6: gettext_lazy("6 h"), 24: gettext_lazy("24 h")}
+
+
+@dataclass(frozen=True)
+class Chart:
+    """One small chart. metrics: its lines, as the API names them. names: of several. says: its sentence.
+
+    says_many: of several cards or tasks. limit: how the dashed line is called. top: of the axis, 0 for what is needed.
+    """
+
+    metrics: tuple[str, ...]
+    title: Promise
+    says: Promise
+    says_many: Promise | str = ""
+    names: tuple[Promise, ...] = ()
+    limit: Promise | str = ""
+    top: int = 0
+    height: int = 76
+
+
+@dataclass(frozen=True)
+class Range:
+    seconds: int
+    words: Promise
+    chosen: bool = False
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A moment that is drawn as a dotted line."""
+
+    at: datetime
+    words: str
+
+    def as_json(self) -> dict:
+        return {"at": self.at.isoformat(), "words": self.words}
+
+
+@dataclass(frozen=True)
+class ChartSet:
+    """The charts of one subject. urls: where its numbers are. watch: how the live socket calls it, "" for never.
+
+    begin, end: since and until when there is something to see, None for ever and for now. version: what makes the
+    charts begin anew where the page is drawn again. sums: whether series are added up.
+    """
+
+    urls: Sequence[str]
+    charts: Sequence[Chart]
+    ranges: Sequence[Range]
+    watch: str = ""
+    begin: datetime | None = None
+    end: datetime | None = None
+    marks: Sequence[Mark] = ()
+    apart: Sequence[str] = ()
+    version: str = ""
+    sums: bool = False
+
+    @property
+    def mark_rows(self) -> list[dict]:
+        return [mark.as_json() for mark in self.marks]
+
+    @property
+    def keep(self) -> str:
+        """A name for as long as the drawn charts stay."""
+        return f"charts-{self.watch or self.urls[0]}-{self.version}-{'ended' if self.end else 'open'}"
+
+
+GPU_ACTIVITY = Chart(
+    ("gpu_busy_percent",),
+    gettext_lazy("GPU activity"),
+    gettext_lazy("Mean {mean}, busiest {max}, measured {seen} of the time."),
+    gettext_lazy("Mean of {count}: {mean}, busiest {max}, measured {seen} of the time."),
+    top=100,
+    height=112,
+)
+GPU_MEMORY = Chart(
+    ("gpu_memory_mib",),
+    gettext_lazy("GPU memory"),
+    gettext_lazy("Peak {max} of {limit}, mean {mean}."),
+    gettext_lazy("Peak of {count}: {max} of {limit}, mean {mean}."),
+    limit=gettext_lazy("slice {limit}"),
+)
+JOB_CHARTS = (
+    GPU_ACTIVITY,
+    GPU_MEMORY,
+    Chart(
+        ("cpu_cores",),
+        gettext_lazy("CPU cores"),
+        gettext_lazy("Mean {mean} of {limit}, peak {max}."),
+        gettext_lazy("Mean of {count} tasks: {mean} of {limit}, peak {max}."),
+        limit=gettext_lazy("held {limit}"),
+    ),
+    Chart(
+        ("memory_mib",),
+        gettext_lazy("Memory"),
+        gettext_lazy("Peak {max} of {limit}, mean {mean}."),
+        gettext_lazy("Peak of {count} tasks: {max} of {limit}, mean {mean}."),
+        limit=gettext_lazy("held {limit}"),
+    ),
+    Chart(
+        ("read_kib_s", "write_kib_s"),
+        gettext_lazy("Disk"),
+        gettext_lazy("Read: mean {mean}, peak {max}."),
+        gettext_lazy("Read by each of {count} tasks: mean {mean}, peak {max}."),
+        names=(gettext_lazy("read"), gettext_lazy("written")),
+    ),
+)
+
+
+def list_ranges(begin: datetime | None = None, end: datetime | None = None) -> list[Range]:
+    """Offer what is shorter than all that there is to see, and all of it. begin: None where that is not known."""
+    if begin is None:
+        return [Range(hours * HOUR_S, words, chosen=hours == 1) for hours, words in HOURS.items()]
+    lasted_s = ((end or timezone.now()) - begin).total_seconds()
+    shorter = [hours for hours in HOURS if hours * HOUR_S < lasted_s]
+    chosen = 0 if end or len(shorter) < 2 else shorter[1]
+    ranges = [Range(hours * HOUR_S, HOURS[hours], chosen=hours == chosen) for hours in shorter]
+    return [*ranges, Range(0, gettext_lazy("All"), chosen=not chosen)] if ranges else []
