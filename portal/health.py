@@ -5,8 +5,10 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from threading import Lock, Thread
 from time import monotonic
+from urllib.parse import urlsplit
 
 import psycopg
+from django.conf import settings
 from django.db import connection
 from django.http import HttpRequest, HttpResponse, JsonResponse
 
@@ -16,7 +18,7 @@ PROBE_S, PROBE_AGAIN_S = 3, 60
 
 
 class HealthMiddleware:
-    """Runs before the Host check: probes use the pod's address."""
+    """Runs before the Host check: probes and Prometheus use the pod's address."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]):
         self.get_response = get_response
@@ -24,6 +26,8 @@ class HealthMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponse:
         if probe := PROBES.get(request.path):
             return probe()
+        if request.path in SCRAPED:
+            request.META["HTTP_HOST"] = urlsplit(settings.TESSERA_PUBLIC_URL).netloc
         return self.get_response(request)
 
 
@@ -75,4 +79,5 @@ def readyz() -> JsonResponse:
     return JsonResponse({"ok": True})
 
 
+SCRAPED = frozenset({"/metrics", "/metrics/targets"})
 PROBES = {"/livez": livez, "/readyz": readyz}

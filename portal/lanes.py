@@ -7,6 +7,7 @@ many at once waits here, in order and before anything is done, and is refused wi
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from time import monotonic
 
 from django.conf import settings
 from django.core.handlers.asgi import ASGIHandler
@@ -17,6 +18,7 @@ from django.utils import translation
 from common.errors import Busy
 from portal.error_pages import show_failure
 from portal.health import PROBES
+from portal.request_metrics import count_request
 
 WAITS_S = 10.0
 MOST_WAITING = 1000
@@ -91,8 +93,11 @@ class LanedHandler(ASGIHandler):
             await lane.enter()
         except Busy as busy:
             return _refuse(request, busy)
+        began = monotonic()
         try:
-            return await super().get_response_async(request)
+            response = await super().get_response_async(request)
+            count_request(request, response.status_code, monotonic() - began)
+            return response
         finally:
             lane.leave()
             self.writes.call_next()  # they may have waited for the page

@@ -15,7 +15,7 @@ from django.utils.translation import gettext as _
 from common.errors import NotPermitted, PlatformError
 from portal.access.origin import count_session_cookies, get_portal_origin
 from portal.error_pages import show_failure
-from portal.health import PROBES
+from portal.health import PROBES, SCRAPED
 from portal.pages.frame import language_of
 
 log = logging.getLogger("tessera.portal")
@@ -42,7 +42,7 @@ class LocalhostRedirectMiddleware:
 
     @staticmethod
     def _is_page(path: str) -> bool:
-        return not path.startswith(API) and path not in PROBES
+        return not path.startswith(API) and path not in PROBES and path not in SCRAPED
 
 
 class SecurityHeadersMiddleware:

@@ -18,6 +18,7 @@ from django.db.models import DateTimeField, Func, Max
 from common.errors import StaleState
 from common.locks import find_clock_jump_s, lock_rows
 from events.record_and_publish import clear_hint, hint
+from metrics.process import STALE_WRITES
 from scheduler.models import Lease
 
 LEASE_S = 10
@@ -129,6 +130,7 @@ def release(name: str, epoch: int) -> bool:
 def check_epoch(name: str, epoch: int) -> None:
     """Lock the epoch until commit. Raise StaleState if it is over."""
     if not lock_rows(Lease.objects.filter(name=name, epoch=epoch), share=True):
+        STALE_WRITES.inc()
         raise StaleState(kind="lease", was=epoch)
 
 

@@ -14,6 +14,7 @@ from cluster.models import Node
 from common.steady_clock import steady_now, steady_time
 from events.record_and_publish import clear_hint
 from jobs.models import IdempotencyKey
+from metrics.process import CYCLE_SECONDS, CYCLES, LOOP_SECONDS
 from monitoring.samples.ingest import take_samples
 from runtimes.contract.errors import Unavailable
 from scheduler.commit.step_runner import run_steps
@@ -119,7 +120,8 @@ def _lead(name: str, act: Callable[[int], None]) -> None:
             while epoch is not None:
                 began = time.monotonic()
                 clear_hint(name)
-                act(epoch)
+                with measure_round(name):
+                    act(epoch)
                 took_s = time.monotonic() - began
                 record_success(name, epoch, round(1000 * took_s))
                 if began > until or not take_hint(name, epoch) or not renew(name, epoch):
@@ -127,6 +129,17 @@ def _lead(name: str, act: Callable[[int], None]) -> None:
                 time.sleep(min(took_s, REST_S))
     except OperationalError as gone:  # the next beat retries
         log.warning("%s waits for the database: %s", name, gone)
+
+
+@contextmanager
+def measure_round(loop: str) -> Iterator[None]:
+    """Count how long a round takes, and whether it fails."""
+    began, result = time.monotonic(), "failed"
+    try:
+        yield
+        result = "ok"
+    finally:
+        LOOP_SECONDS.labels(loop, result).observe(time.monotonic() - began)
 
 
 def _leave_dead_connection() -> None:
@@ -139,9 +152,12 @@ def one_cycle(epoch: int) -> None:
     """Run a full cycle unless nothing changed."""
     global _rest
     mark = read_change_mark()
-    if _rest is None or not _rest.covers(mark, steady_time()):
-        with without_collector():
+    if _rest is not None and _rest.covers(mark, steady_time()):
+        CYCLES.labels("unchanged").inc()
+    else:
+        with without_collector(), CYCLE_SECONDS.time():
             _rest = full_cycle(epoch, mark)
+        CYCLES.labels("decided").inc()
 
 
 def full_cycle(epoch: int, mark: ChangeMark) -> IdlePeriod | None:

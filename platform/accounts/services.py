@@ -35,6 +35,8 @@ SCOPES = (
     "files:write",
     "tokens:write",
     "webhooks:write",
+    "metrics:scrape",
+    "metrics:tasks",
 )
 TOKEN_DAYS = 90
 TOKEN_DAYS_MAX = 366

@@ -21,6 +21,7 @@ from portal.gateway.http.gateway import Gateway  # noqa: E402
 from portal.gateway.websocket_urls import websocket_urls as terminal_urls  # noqa: E402
 from portal.lanes import LanedHandler  # noqa: E402
 from portal.live.websocket_urls import websocket_urls as live_urls  # noqa: E402
+from portal.request_metrics import CountedSockets  # noqa: E402
 
 FORM_BYTES = 1024 * 1024
 """What a form sends besides an uploaded code pack."""
@@ -37,7 +38,7 @@ unknown_socket = re_path("", answer_unknown_socket)  # type: ignore[arg-type]
 portal_application = ProtocolTypeRouter(
     {
         "http": BodyLimit(LanedHandler(), settings.CODE_MAX_BYTES + FORM_BYTES),
-        "websocket": AuthMiddlewareStack(URLRouter([*live_urls, *terminal_urls, unknown_socket])),
+        "websocket": CountedSockets(AuthMiddlewareStack(URLRouter([*live_urls, *terminal_urls, unknown_socket]))),
     }
 )
 gateway = Gateway(portal_application, get_access)  # requests to apps' hosts never reach Django

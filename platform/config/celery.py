@@ -8,7 +8,7 @@ from celery.schedules import schedule
 from django.conf import settings
 
 from common.steady_clock import unbroken_now
-from config.heartbeat import AliveStep
+from config.heartbeat import AliveStep, MetricsStep
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
@@ -16,6 +16,7 @@ app = Celery("tessera")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks(["portal", "scheduler", "monitoring", "files", "images", "notebooks"])
 app.steps["consumer"].add(AliveStep)
+app.steps["worker"].add(MetricsStep)
 
 
 def build_schedule_entry(

@@ -1,4 +1,4 @@
-"""Heartbeat file (TESSERA_ALIVE) of the worker and the beat, for liveness probes by its age.
+"""Heartbeat file (TESSERA_ALIVE) of the worker and the beat, for liveness probes by its age, and their metrics.
 
 It shows a running loop with a broker. A hung task ends by its time limit, except in the solo sender, where the file
 ages with it.
@@ -10,6 +10,9 @@ from typing import Any
 from celery import bootsteps
 from celery.beat import Scheduler
 from django.conf import settings
+
+from metrics.exposition import serve_where_told
+from metrics.process import BEATS
 
 EVERY_S = 10.0
 
@@ -29,11 +32,33 @@ class AliveStep(bootsteps.StartStopStep):
         parent.timer.call_repeatedly(EVERY_S, touch_heartbeat)
 
 
+class MetricsStep(bootsteps.StartStopStep):
+    """A worker's step that serves the metrics of the worker and its children."""
+
+    requires = ("celery.worker.components:Pool",)
+
+    def start(self, parent: Any) -> None:
+        self._server = serve_where_told(settings.TESSERA_METRICS_LISTEN, settings.TESSERA_METRICS_TOKEN)
+
+    def stop(self, parent: Any) -> None:
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+
+
 class AliveBeat(Scheduler):
     """A beat scheduler that touches the file after each tick.
 
     It keeps no file of its own, without which it could not start on a full disk: the longest period is an hour.
     """
+
+    def setup_schedule(self) -> None:
+        super().setup_schedule()
+        serve_where_told(settings.TESSERA_METRICS_LISTEN, settings.TESSERA_METRICS_TOKEN)
+
+    def apply_entry(self, entry: Any, producer: Any = None) -> None:
+        super().apply_entry(entry, producer)
+        BEATS.labels(entry.task).inc()
 
     def tick(self, *args: Any, **options: Any) -> float:
         rest = super().tick(*args, **options)

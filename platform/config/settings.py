@@ -52,6 +52,12 @@ def env_secret(name: str) -> str:
     return "only-for-commands-and-tests-" + "0" * 40
 
 
+def env_optional_secret(name: str) -> str:
+    """Return the value of NAME, or of the file NAME_FILE; "" without either."""
+    path = os.environ.get(f"{name}_FILE")
+    return Path(path).read_text().strip() if path else os.environ.get(name, "")
+
+
 def env_apps_url(name: str, default_from: str) -> str:
     """Return the wildcard URL of people's apps, such as https://*.apps.example.net, or "".
 
@@ -92,6 +98,10 @@ TESSERA_KEEP_RAW_H = env_int("TESSERA_KEEP_RAW_H", 3)  # hours of samples; then 
 TESSERA_KEEP_FINE_D = env_int("TESSERA_KEEP_FINE_D", 7)
 TESSERA_KEEP_MINUTES_D = env_int("TESSERA_KEEP_MINUTES_D", 60)
 TESSERA_KEEP_HOURS_D = env_int("TESSERA_KEEP_HOURS_D", 730)
+
+# What Prometheus sends to /metrics, and where processes other than the portal's serve it: "0.0.0.0:9090", "" = nowhere.
+TESSERA_METRICS_TOKEN = env_optional_secret("TESSERA_METRICS_TOKEN")
+TESSERA_METRICS_LISTEN = env_text("TESSERA_METRICS_LISTEN")
 
 # The runtime's dotted class name.
 TESSERA_RUNTIME = env_text("TESSERA_RUNTIME", "runtimes.local.runtime.LocalRuntime")

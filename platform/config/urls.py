@@ -3,8 +3,11 @@
 from django.contrib import admin
 from django.urls import include, path
 
+from portal.api.metrics import Metrics
+
 urlpatterns = [
     path("api/v1/", include("portal.api.urls")),
+    path("metrics", Metrics.as_view(), name="api-metrics"),
     path("console/", admin.site.urls),
     path("", include("portal.pages.urls")),
 ]

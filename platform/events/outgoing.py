@@ -14,6 +14,7 @@ from django.db.models import F, Q
 from django.db.models.functions import Now
 
 from events.models import Outgoing
+from metrics.process import SENT
 
 Row = TypeVar("Row", bound=Outgoing)
 
@@ -49,6 +50,7 @@ def claim_rows(rows: models.QuerySet[Row], most: int) -> list[Row]:
 
 def record_try(row: Outgoing, *, sent: bool, error: str = "", again: bool = True, **also: Any) -> bool:
     """Store the result of a try; True if the last one failed."""
+    SENT.labels(row._meta.model_name or "", "sent" if sent else "failed").inc()
     left = again and row.attempts <= len(PAUSES_S)
     due = None if sent or not left else Now() + timedelta(seconds=PAUSES_S[row.attempts - 1])
     changes = {"due_at": due, "claimed_until": None, "error": error, "sent_at": Now() if sent else None, **also}

@@ -6,18 +6,20 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+from django.conf import settings
 from django.db import transaction
 from django.db.models import F, Q
 from django.db.models.functions import Greatest, Now
 from django.utils import timezone
 
+from accounts.team_names import get_team_name
 from common.errors import StaleState
 from common.locks import lock_rows
 from common.steady_clock import steady_now
 from events.notices import Recipient, notify_all
 from events.record_and_publish import SYSTEM, Actor, hint, publish_pool
 from events.transitions import Move, advance
-from jobs.models import Job, JobKind, Task
+from jobs.models import Job, JobKind, Priority, Task
 from jobs.states import (
     HOLDING,
     JOB_FINAL,
@@ -29,6 +31,7 @@ from jobs.states import (
     derive_job_state,
     is_done,
 )
+from metrics.process import QUEUE_WAIT_SECONDS, SLICE_KILLS, START_FAILURES, START_SECONDS, TASKS_ENDED
 from quotas.models import Holding
 
 RETRY_PAUSE_S = (5, 30, 120, 600)
@@ -117,11 +120,29 @@ def _advance_tasks(moves: Sequence[TaskMove], actor: Actor) -> None:
     for step in TaskState:  # no legal path goes against this order
         if some := [_step(move, step) for move, way in ways if step in way]:
             advance(some, step, actor=actor)
+    transaction.on_commit(lambda: _count(ways), robust=True)
     if freed:
         Holding.objects.filter(task__in=[task.uuid for task in freed]).release()
         for pool_id in {task.pool_id for task in freed}:
             publish_pool(pool_id)
         hint("cycle")
+
+
+def _count(ways: Iterable[tuple[TaskMove, list[str]]]) -> None:
+    """Count starts and ends that were committed, for Prometheus."""
+    for move, way in ways:
+        task = move.task
+        if TaskState.ASSIGNED in way and task.rank == 0 and task.assigned_at:
+            wait = QUEUE_WAIT_SECONDS.labels(get_team_name(task.job.team_id), Priority(task.job.priority).name.lower())
+            wait.observe(max((task.assigned_at - task.job.queued_at).total_seconds(), 0))
+        if TaskState.RUNNING in way and task.assigned_at and task.started_at:
+            executor = "kubernetes" if settings.IN_CONTAINERS else "local"
+            START_SECONDS.labels(executor).observe(max((task.started_at - task.assigned_at).total_seconds(), 0))
+        if move.to in TASK_FINAL:
+            TASKS_ENDED.labels(move.to.lower(), move.reason).inc()
+            SLICE_KILLS.inc(move.reason == "gpu_out_of_memory")
+            if move.to == TaskState.FAILED and task.started_at is None:
+                START_FAILURES.labels(move.reason).inc()
 
 
 def _step(move: TaskMove, step: str) -> Move:

@@ -250,11 +250,11 @@ def taken(count: int) -> list[str]:
 
 
 def test_probes_and_metrics(scene):
-    server = command.serve_metrics(scene.watch, "127.0.0.1", 0)
+    server = command.serve_watch(scene.watch, "127.0.0.1", 0)
     try:
         port = server.server_port
         assert fetch(port, "/livez") == (200, "ok\n")
-        assert 'tessera_view_age_seconds{kind="pods"} 0\n' in fetch(port, "/metrics")[1]
+        assert 'tessera_view_age_seconds{kind="pods"} 0.0\n' in fetch(port, "/metrics")[1]
         scene.view.age = 400.0
         assert fetch(port, "/livez") == (503, "blind\n")
     finally:

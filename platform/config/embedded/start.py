@@ -226,15 +226,26 @@ class Platform:
 
     def build_worker_program(self) -> Program:
         options = ["worker", "-c", "2", "-Q", "scheduler,default", "--without-gossip", "--without-mingle"]
-        return Program("worker", [*CELERY, *options], self.log_path("worker"), {"TESSERA_ROLE": "worker"})
+        return Program(
+            "worker", [*CELERY, *options], self.log_path("worker"), {"TESSERA_ROLE": "worker", **self.tell_metrics(2)}
+        )
 
     def build_sender_program(self) -> Program:
         """Return the sender, apart since receivers may be slow."""
         options = ["worker", "-P", "solo", "-Q", "outside", "-n", "sender@%h", "--without-gossip", "--without-mingle"]
-        return Program("sender", [*CELERY, *options], self.log_path("sender"), {"TESSERA_ROLE": "worker"})
+        return Program(
+            "sender", [*CELERY, *options], self.log_path("sender"), {"TESSERA_ROLE": "worker", **self.tell_metrics(3)}
+        )
 
     def build_beat_program(self) -> Program:
-        return Program("beat", [*CELERY, "beat"], self.log_path("beat"), {"TESSERA_ROLE": "beat"})
+        return Program(
+            "beat", [*CELERY, "beat"], self.log_path("beat"), {"TESSERA_ROLE": "beat", **self.tell_metrics(4)}
+        )
+
+    def tell_metrics(self, offset: int) -> dict[str, str]:
+        """Return where a process tells its metrics: at a port after the portal's, and only to who has the token."""
+        wanted = os.environ.get("TESSERA_METRICS_TOKEN") or os.environ.get("TESSERA_METRICS_TOKEN_FILE")
+        return {"TESSERA_METRICS_LISTEN": f"127.0.0.1:{self.options.port + offset}"} if wanted else {}
 
     def run_first_run(self) -> str:
         """Set up a new installation, print how to sign in, and return its demo job, if any."""

@@ -17,6 +17,7 @@ from django.utils import timezone
 from cluster.agents import SILENT_AFTER
 from cluster.models import Agent, Gpu, Node
 from jobs.models import Task
+from metrics.process import SAMPLES_REFUSED, SAMPLES_TAKEN
 from monitoring.models import CardNow, NodeNow, Sample, TaskNow
 from monitoring.samples.growth import mean_per_s, mean_percent
 from monitoring.samples.history import sample_card, sample_shares, sample_task
@@ -60,6 +61,9 @@ def take_samples(node: Node, sent: object) -> Taken:
             samples += _store_tasks(node, gpus, now.term, ticks, body.refused)
             keep_samples(samples)
             move_uses(node, now.run, ticks)
+    SAMPLES_TAKEN.inc(len(ticks))
+    for why, count in body.refused.items():
+        SAMPLES_REFUSED.labels(why).inc(count)
     if body.refused:
         log.warning("samples of %s: dropped %s", node.name, dict(body.refused))
     return Taken(len(ticks), now.seq + 1, body.refused)

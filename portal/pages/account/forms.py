@@ -20,8 +20,10 @@ SCOPE_WORDS = {
     "files:write": _("Upload, move and delete files"),
     "tokens:write": _("Create and revoke tokens and SSH keys"),
     "webhooks:write": _("Create, change and delete webhooks"),
+    "metrics:scrape": _("Read the metrics of the platform, if you are an administrator or auditor"),
+    "metrics:tasks": _("Read also the metrics of each running task"),
 }
-UNUSUAL_SCOPES = {"cluster:write", "webhooks:write"}
+UNUSUAL_SCOPES = {"cluster:write", "webhooks:write", "metrics:scrape", "metrics:tasks"}
 """Not ticked at first: what is, lets each command of a day's work go, `tessera ssh-key add` too."""
 DAYS = ((7, _("7 days")), (30, _("30 days")), (90, _("90 days")), (366, _("a year")))
 LONGEST_PASSWORD = 256

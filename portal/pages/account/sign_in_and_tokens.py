@@ -28,6 +28,7 @@ from accounts.services import (
 from common.errors import Conflict, InvalidInput, NotFound
 from common.rates import check_rate
 from events.record_and_publish import publish_recheck
+from metrics.process import UNKNOWN_CALLERS
 from portal.forms import bind
 from portal.pages.account.forms import InviteForm, JoinForm, PasswordForm, SignInForm, TokenForm
 from portal.pages.request_guards import address_of, safe_path, signed_in
@@ -52,6 +53,7 @@ def sign_in(request: HttpRequest) -> HttpResponse:
     _count_tries(request, form.cleaned_data["username"])
     user = authenticate(request, **form.cleaned_data)
     if user is None:
+        UNKNOWN_CALLERS.labels("password").inc()
         form.add_error(None, _("The user name and password do not match. Try again, or ask an admin for a link."))
         return _show_sign_in(request, form, there, status=400)
     return _let_in(request, user, there)

@@ -3,13 +3,17 @@
 import signal
 import threading
 from collections.abc import Sequence
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from functools import partial
+from http.server import ThreadingHTTPServer
 from typing import Any
 
+from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils.module_loading import import_string
 from kombu.exceptions import OperationalError as BrokerAway
+from prometheus_client.core import Metric
 
+from metrics.exposition import build_families, serve_metrics
 from runtimes.contract.errors import Unavailable
 from scheduler import tasks
 from scheduler.reconcile.actions import FencedAction, encode_action
@@ -21,6 +25,16 @@ LAST = 9
 """Lowest of Redis priorities (0 is highest): the loops' short-lived messages must not wait for the actions of a
 thousand ending pods, which can keep all workers busy for minutes.
 """
+
+
+HELP_TEXTS = {
+    "tessera_loop_last_ok_age_seconds": "Time since the last round.",
+    "tessera_watch_rounds_total": "Rounds that compared rows with what runs.",
+    "tessera_watch_handed_out": "Starts and stops that workers were given and that are not seen yet.",
+    "tessera_view_age_seconds": "Age of what is known of the cluster.",
+    "tessera_watch_restarts_total": "Lists and watches that began anew.",
+    "tessera_kube_requests_total": "Requests to the cluster, by answer.",
+}
 
 
 class Command(BaseCommand):
@@ -39,7 +53,7 @@ class Command(BaseCommand):
             signal.signal(number, lambda *_: ended.set())
         with import_string(runtime.capabilities.view)(runtime) as view:
             watch = WatchLoop(view, send, ended)
-            server = serve_metrics(watch, options["host"], options["port"]) if options["port"] else None
+            server = serve_watch(watch, options["host"], options["port"]) if options["port"] else None
             try:
                 watch.run()
             except WatchStale as words:
@@ -59,29 +73,11 @@ def send(orders: Sequence[FencedAction]) -> None:
         raise Unavailable(f"The broker does not answer: {away}") from away
 
 
-def serve_metrics(watch: WatchLoop, host: str, port: int) -> ThreadingHTTPServer:
+def serve_watch(watch: WatchLoop, host: str, port: int) -> ThreadingHTTPServer:
     """Serve /metrics (Prometheus) and /livez (200 or 503)."""
+    more = partial(_build_watch_families, watch)
+    return serve_metrics(host, port, token=settings.TESSERA_METRICS_TOKEN, is_live=watch.is_live, more=more)
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            if self.path == "/metrics":
-                lines = "".join(f"{name} {value:g}\n" for name, value in sorted(watch.measures().items()))
-                self._send_status(200, lines)
-            elif self.path == "/livez":
-                live = watch.is_live()
-                self._send_status(200 if live else 503, "ok\n" if live else "blind\n")
-            else:
-                self._send_status(404, "not found\n")
 
-        def _send_status(self, status: int, text: str) -> None:
-            self.send_response(status)
-            self.send_header("Content-Type", "text/plain; version=0.0.4")
-            self.end_headers()
-            self.wfile.write(text.encode())
-
-        def log_message(self, *_: Any) -> None:
-            """Log no probes."""
-
-    server = ThreadingHTTPServer((host, port), Handler)
-    threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
-    return server
+def _build_watch_families(watch: WatchLoop) -> list[Metric]:
+    return build_families(watch.measures(), HELP_TEXTS)
