@@ -9,7 +9,8 @@ SOURCES = ("platform", "portal", "scheduler", "cli", "agent", "dev")
 def test_every_init_file_is_empty():
     found = [path for source in SOURCES for path in (ROOT / source).rglob("__init__.py")]
     assert found
-    assert [str(path) for path in found if path.stat().st_size] == []
+    models = [path for path in found if path.parent.name == "models"]  # Django looks for all tables of an app there
+    assert [str(path) for path in found if path.stat().st_size and path not in models] == []
 
 
 @pytest.mark.parametrize("name", ["start", "test", "check", "bench", "tessera", "cluster"])

@@ -21,7 +21,6 @@ def test_a_start_and_an_end_are_counted_once(django_capture_on_commit_callbacks)
     ended, kills = count("tessera_tasks_ended_total", **killed), count("tessera_slice_kills_total")
     with django_capture_on_commit_callbacks(execute=True):
         task = make.start(make.job(cast.ada, gpu="1/4"), cast.gpus[0])[0]
-        make.move(task, TaskState.RUNNING)
     after = count("tessera_queue_wait_seconds_count", **TEAM), count("tessera_bind_to_running_seconds_count", **LOCAL)
     assert after == (before[0] + 1, before[1] + 1)
     with django_capture_on_commit_callbacks(execute=True):
@@ -32,7 +31,7 @@ def test_a_start_and_an_end_are_counted_once(django_capture_on_commit_callbacks)
 
 def test_what_never_ran_is_a_failed_start(django_capture_on_commit_callbacks):
     cast = make.cast()
-    task = make.start(make.job(cast.ada, gpu="1/4", retry=0), cast.gpus[0])[0]
+    task = make.start(make.job(cast.ada, gpu="1/4", retry=0), cast.gpus[0], state=TaskState.STARTING)[0]
     before = count("tessera_start_failures_total", reason="start_failed")
     with django_capture_on_commit_callbacks(execute=True):
         make.move(task, TaskState.FAILED, reason="start_failed")
