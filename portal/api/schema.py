@@ -17,6 +17,7 @@ PARTS = {
     "notebook_id": {"type": "string", "pattern": r"^nb-[1-9][0-9]{0,17}$"},
     "job_id": {"type": "string", "pattern": r"^job-[1-9][0-9]{0,17}$"},
     "name": {"type": "string", "pattern": r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"},
+    "uuid": {"type": "string", "pattern": r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"},
     "digest": {"type": "string", "pattern": r"^sha256:[0-9a-f]{64}$"},
     "upload_id": {"type": "string", "format": "uuid"},
     "webhook_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},

@@ -8,6 +8,7 @@ from portal.api.cluster import agents, health, maintenance, nodes, pools, quotas
 from portal.api.events import events, notices, webhooks
 from portal.api.files import files, uploads
 from portal.api.jobs import code_uploads, images, jobs, logs, plans
+from portal.api.monitoring import metrics
 from portal.api.notebooks import notebooks
 from portal.api.people import me, ssh_keys
 
@@ -65,6 +66,7 @@ urlpatterns = [
     path("jobs/<job:job_id>/logs", logs.JobLogs.as_view(), name="api-job-logs"),
     path("jobs/<job:job_id>/events", jobs.JobEvents.as_view(), name="api-job-events"),
     path("jobs/<job:job_id>/tasks", jobs.JobTasks.as_view(), name="api-job-tasks"),
+    path("jobs/<job:job_id>/metrics", metrics.JobMetrics.as_view(), name="api-job-metrics"),
     path("jobs/<job:job_id>/wait", jobs.JobWait.as_view(), name="api-job-wait"),
     path("jobs/<job:job_id>/levers", plans.JobLevers.as_view(), name="api-job-levers"),
     path("jobs:plan", plans.JobsPlan.as_view(), name="api-jobs-plan"),
@@ -101,6 +103,7 @@ urlpatterns = [
     path("files/uploads/<uuid:upload_id>", uploads.UploadDetail.as_view(), name="api-upload"),
     path("pools", pools.PoolList.as_view(), name="api-pools"),
     path("pools/<called:name>", pools.PoolDetail.as_view(), name="api-pool"),
+    path("pools/<called:name>/metrics", metrics.PoolMetrics.as_view(), name="api-pool-metrics"),
     path("windows", pools.WindowList.as_view(), name="api-windows"),
     path("windows/<number:window_id>", pools.WindowDetail.as_view(), name="api-window"),
     path("images", images.ImageList.as_view(), name="api-images"),
@@ -109,10 +112,12 @@ urlpatterns = [
     path("registries/<number:login_id>", images.RegistryDetail.as_view(), name="api-registry"),
     path("nodes", nodes.NodeList.as_view(), name="api-nodes"),
     path("nodes/<called:name>", nodes.NodeDetail.as_view(), name="api-node"),
+    path("nodes/<called:name>/metrics", metrics.NodeMetrics.as_view(), name="api-node-metrics"),
     path("nodes/<called:name>:cordon", nodes.NodeCordon.as_view(), name="api-node-cordon"),
     path("nodes/<called:name>:drain", nodes.NodeDrain.as_view(), name="api-node-drain"),
     path("nodes/<called:name>:uncordon", nodes.NodeUncordon.as_view(), name="api-node-uncordon"),
     path("gpus", nodes.GpuList.as_view(), name="api-gpus"),
+    path("gpus/<called:uuid>/metrics", metrics.GpuMetrics.as_view(), name="api-gpu-metrics"),
     path("findings", health.FindingList.as_view(), name="api-findings"),
     path("agents", agents.AgentList.as_view(), name="api-agents"),
     path("agents:invite", agents.AgentInvite.as_view(), name="api-agents-invite"),
@@ -125,6 +130,7 @@ urlpatterns = [
     path("agents/<called:name>:logs", agents.AgentLogs.as_view(), name="api-agent-logs"),
     path("maintenance", maintenance.MaintenanceList.as_view(), name="api-maintenance-list"),
     path("maintenance/<number:maintenance_id>", maintenance.MaintenanceDetail.as_view(), name="api-maintenance"),
+    path("teams/<called:name>/metrics", metrics.TeamMetrics.as_view(), name="api-team-metrics"),
     path("quotas", quotas.Quotas.as_view(), name="api-quotas"),
     path("queue", nodes.QueueView.as_view(), name="api-queue"),
     path("capacity", nodes.Capacity.as_view(), name="api-capacity"),

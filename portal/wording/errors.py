@@ -9,6 +9,7 @@ import files.error_messages
 import images.error_messages
 import jobs.error_messages
 import jobs.jobfile.error_messages
+import monitoring.error_messages
 import notebooks.error_messages
 import quotas.error_messages
 import runtimes.storage.error_messages
@@ -26,6 +27,7 @@ FIELD_MESSAGES = {
     **images.error_messages.FIELD_MESSAGES,
     **jobs.jobfile.error_messages.FIELD_MESSAGES,
     **jobs.error_messages.FIELD_MESSAGES,
+    **monitoring.error_messages.FIELD_MESSAGES,
     **notebooks.error_messages.FIELD_MESSAGES,
     "bad_cards": _(
         "“%(got)s” is not a valid number of cards. Use a number such as 2 or 1.5, or a fraction such as 1/4."

@@ -7,6 +7,7 @@ from django.utils.translation import gettext_lazy, ngettext
 from common.resources import show_cpu, show_memory
 from monitoring.models import Source
 from monitoring.samples.newest import CardUse, ShareUse, TaskUse
+from monitoring.series.charts import Gap
 
 SOURCES = {Source.SIMULATED: gettext_lazy("simulated"), Source.ESTIMATED: gettext_lazy("estimated")}
 """Of figures that nobody measured."""
@@ -58,6 +59,13 @@ def describe_task_use(use: TaskUse | None, cpu_milli: int, memory_mib: int) -> s
         rates = {"read": _show_rate(use.read_kib_s), "written": _show_rate(use.write_kib_s)}
         parts.append(_("disk: %(read)s read, %(written)s written") % rates)
     return " · ".join(parts)
+
+
+def describe_gap(gap: Gap) -> str:
+    """Say of what nothing is known for a while."""
+    if not gap.node:
+        return _("no samples of %(task)s") % {"task": gap.task}
+    return _("no samples of %(task)s: nothing came from %(machine)s") % {"task": gap.task, "machine": gap.node}
 
 
 def _describe_busy(percent: float | None) -> str:

@@ -59,6 +59,7 @@ API = {
     ("api-job-resize", "POST"): (401, 404, 403),
     ("api-job-settle", "POST"): (401, 404, 403),
     ("api-job-logs", "GET"): (401, 404, 403),
+    ("api-job-metrics", "GET"): (401, 404, 403),
     ("api-job-events", "GET"): (401, 404, 403),
     ("api-job-tasks", "GET"): (401, 404, 403),
     ("api-job-wait", "GET"): (401, 404, 403),
@@ -114,6 +115,10 @@ API = {
     ("api-node-drain", "POST"): (401, 403, 403),
     ("api-node-uncordon", "POST"): (401, 403, 403),
     ("api-gpus", "GET"): (401, 200, 403),
+    ("api-gpu-metrics", "GET"): (401, 200, 403),
+    ("api-node-metrics", "GET"): (401, 200, 403),
+    ("api-pool-metrics", "GET"): (401, 200, 403),
+    ("api-team-metrics", "GET"): (401, 404, 403),
     ("api-findings", "GET"): (401, 403, 403),
     ("api-metrics", "GET"): (401, 403, 403),
     ("api-agents", "GET"): (401, 200, 403),
@@ -304,6 +309,9 @@ def dead_tokens(cast):
     return {**dead, "of a running task": derive_task_secret(cast.task.uuid), "made up": "tes_nothing"}
 
 
+NAMES = {"api-pool": "dev", "api-pool-metrics": "dev", "api-team-metrics": "nlp"}
+
+
 def address(name, world):
     parts = {
         "job_id": world.job.public_id,
@@ -311,7 +319,7 @@ def address(name, world):
         "task_uuid": world.task.uuid,
         "token_id": world.token.pk,
         "key_id": world.key.pk,
-        "name": {"api-pool": "dev", "terminal": world.job.public_id}.get(name, "n1"),
+        "name": NAMES.get(name, world.job.public_id if name == "terminal" else "n1"),
         "webhook_id": world.webhook.pk,
         "maintenance_id": 1,
         "window_id": 1,
@@ -322,6 +330,7 @@ def address(name, world):
         "digest": "sha256:" + "0" * 64,
         "path": "nothing",
         "upload_id": world.upload.uuid,
+        "uuid": world.gpus[0].uuid,
     }
     return reverse(name, kwargs={part: parts[part] for part in parts_of(dict(routes())[name])})
 

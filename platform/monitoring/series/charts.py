@@ -1,0 +1,216 @@
+"""Lines of charts: what a job, cards, a pool or a team did over a time, in the units that people read."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from math import ceil
+
+import numpy as np
+from django.utils import timezone
+
+from cluster.models import Gpu
+from jobs.models import Job, Task
+from monitoring.series.frames import Frame, load_frame
+from monitoring.series.grid import Array
+from monitoring.series.keys import AMOUNTS, COLUMNS, Key, Kind
+from monitoring.series.tiers import FINE
+
+MOST_SLOTS, MOST_VALUES = 2000, 200_000
+"""Of one line, and of a chart."""
+MOST_GAPS = 50
+SHORTEST_GAP = timedelta(seconds=30)
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A column as it is shown: its values times `scale`."""
+
+    name: str
+    unit: str
+    column: str
+    scale: float = 1.0
+
+
+METRICS: dict[Kind, tuple[Metric, ...]] = {
+    Kind.SHARE: (Metric("gpu_busy_percent", "%", "busy_centi", 0.01), Metric("gpu_memory_mib", "MiB", "used_mib")),
+    Kind.TASK: (
+        Metric("cpu_cores", "cores", "cpu_milli", 0.001),
+        Metric("memory_mib", "MiB", "memory_mib"),
+        Metric("read_kib_s", "KiB/s", "read_kib_s"),
+        Metric("write_kib_s", "KiB/s", "write_kib_s"),
+    ),
+    Kind.CARD: (
+        Metric("gpu_busy_percent", "%", "busy_centi", 0.01),
+        Metric("gpu_memory_mib", "MiB", "used_mib"),
+        Metric("temperature_c", "°C", "temperature_c"),
+        Metric("power_w", "W", "power_w"),
+    ),
+    Kind.POOL: tuple(Metric(name.replace("_milli", "_gpus"), "GPUs", name, 0.001) for name in AMOUNTS),
+    Kind.TEAM: tuple(Metric(name.replace("_milli", "_gpus"), "GPUs", name, 0.001) for name in AMOUNTS[1:]),
+}
+NAMES = frozenset(metric.name for metrics in METRICS.values() for metric in metrics)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What lines are drawn of. key: for people, unlike `of`. scales, limits: by metric; scales beside its own."""
+
+    of: Key
+    key: str
+    name: str
+    scales: dict[str, float] = field(default_factory=dict)
+    limits: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Line:
+    """values: mean of each slot, NaN where nothing is known."""
+
+    key: str
+    name: str
+    metric: str
+    unit: str
+    source: str
+    limit: float | None
+    values: Array
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Nothing was sampled of a task of a job, although it ran. node: its machine."""
+
+    start: datetime
+    end: datetime
+    task: str
+    node: str
+
+
+@dataclass(frozen=True)
+class Chart:
+    start: datetime
+    end: datetime
+    step_s: int
+    lines: list[Line]
+    gaps: list[Gap] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What is asked for. step_s: may come out larger. metrics: all if empty."""
+
+    start: datetime
+    end: datetime
+    step_s: int = FINE.step_s
+    metrics: frozenset[str] = frozenset()
+
+
+def chart_job(job: Job, ask: Ask) -> Chart:
+    """Return a line of each task and card of a job, the newest attempt first, with gaps."""
+    tasks = _list_tasks(job, ask)
+    gpus = {gpu.uuid: gpu for gpu in Gpu.objects.filter(uuid__in={card["uuid"] for t in tasks for card in t.cards})}
+    subjects = [subject for task in tasks for subject in _list_subjects(task, gpus)]
+    frame, lines = _draw(subjects, ask)
+    return Chart(frame.start, ask.end, frame.step_s, lines, _list_gaps(tasks, frame))
+
+
+def chart_cards(gpus: Iterable[Gpu], ask: Ask) -> Chart:
+    subjects = [
+        Subject(Key(Kind.CARD, gpu.pk), f"card:{gpu.uuid}", str(gpu), limits={"gpu_memory_mib": gpu.memory_mib})
+        for gpu in gpus
+    ]
+    return _chart(subjects, ask)
+
+
+def chart_pool(pool_id: int, name: str, ask: Ask) -> Chart:
+    return _chart([Subject(Key(Kind.POOL, pool_id), f"pool:{name}", name)], ask)
+
+
+def chart_team(team_id: int, name: str, ask: Ask) -> Chart:
+    return _chart([Subject(Key(Kind.TEAM, team_id), f"team:{name}", name)], ask)
+
+
+def list_job_span(job: Job) -> tuple[datetime, datetime]:
+    """Return from when to when a job ran, until now if it still does; the last hour of one that never ran."""
+    now = timezone.now()
+    tasks = list(job.tasks.exclude(started_at=None))
+    if not tasks:
+        return now - timedelta(hours=1), now
+    end = max(task.ended_at or now for task in tasks)
+    return min(*(task.started_at or end for task in tasks), end - SHORTEST_GAP), end
+
+
+def _list_tasks(job: Job, ask: Ask) -> list[Task]:
+    tasks = job.tasks.exclude(started_at=None).filter(started_at__lt=ask.end).select_related("node")
+    found = [task for task in tasks if task.ended_at is None or task.ended_at > ask.start]
+    return sorted(found, key=lambda task: (-task.attempt, task.role, task.rank))
+
+
+def _list_subjects(task: Task, gpus: dict[str, Gpu]) -> list[Subject]:
+    """Return a task and its cards. How busy a share is counts of the share, not of the whole card."""
+    name = task.name if task.attempt == task.job.attempt else f"{task.name} ({task.attempt})"
+    limits = {"cpu_cores": task.cpu_milli / 1000, "memory_mib": float(task.memory_mib)}
+    found = [Subject(Key(Kind.TASK, task.pk), f"task:{task.uuid.hex}", name, limits=limits)]
+    for card in task.cards:
+        if (gpu := gpus.get(card["uuid"])) is not None:
+            found.append(
+                Subject(
+                    Key(Kind.SHARE, task.pk, gpu.pk),
+                    f"share:{task.uuid.hex}:{gpu.uuid}",
+                    f"{name} · GPU {card['index']}",
+                    {"gpu_busy_percent": 100 / (card["compute_percent"] or 100)},
+                    {"gpu_memory_mib": float(card["memory_mib"]), "gpu_busy_percent": 100.0},
+                )
+            )
+    return found
+
+
+def _chart(subjects: list[Subject], ask: Ask) -> Chart:
+    frame, lines = _draw(subjects, ask)
+    return Chart(frame.start, ask.end, frame.step_s, lines)
+
+
+def _draw(subjects: list[Subject], ask: Ask) -> tuple[Frame, list[Line]]:
+    wanted = [
+        (subject, metric)
+        for subject in subjects
+        for metric in METRICS[subject.of.kind]
+        if not ask.metrics or metric.name in ask.metrics
+    ]
+    seconds = (ask.end - ask.start).total_seconds()
+    least_s = max(seconds / MOST_SLOTS, seconds * len(wanted) / MOST_VALUES)
+    keys = list(dict.fromkeys(subject.of for subject, _ in wanted))
+    frame = load_frame(keys, ask.start, ask.end, max(ask.step_s, ceil(least_s)))
+    return frame, [_draw_line(subject, metric, frame) for subject, metric in wanted if subject.of in frame.values]
+
+
+def _draw_line(subject: Subject, metric: Metric, frame: Frame) -> Line:
+    row = frame.values[subject.of][COLUMNS[subject.of.kind].index(metric.column)]
+    values = row * metric.scale * subject.scales.get(metric.name, 1.0)
+    if metric.unit == "%":
+        values = np.minimum(values, 100.0)
+    limit = subject.limits.get(metric.name)
+    return Line(subject.key, subject.name, metric.name, metric.unit, frame.sources[subject.of], limit, values)
+
+
+def _list_gaps(tasks: list[Task], frame: Frame) -> list[Gap]:
+    """Return when nothing at all was sampled of a running task, the earliest first."""
+    gaps, step, seen_until = [], timedelta(seconds=frame.step_s), timezone.now() - SHORTEST_GAP
+    for task in tasks:
+        began, ended = (task.started_at or seen_until) + SHORTEST_GAP, min(task.ended_at or seen_until, seen_until)
+        known = np.zeros(frame.slots, bool)
+        for key, values in frame.values.items():
+            if key.kind in (Kind.TASK, Kind.SHARE) and key.subject == task.pk:
+                known |= ~np.isnan(values).all(axis=0)
+        first = max(ceil((began - frame.start) / step), 0)
+        last = min((ended - frame.start) // step, frame.slots)
+        for begin, end in _find_runs(~known[first:last]):
+            start, stop = frame.start + (first + begin) * step, frame.start + (first + end) * step
+            if stop - start >= SHORTEST_GAP:
+                gaps.append(Gap(start, stop, task.name, task.node.name if task.node else ""))
+    return sorted(gaps, key=lambda gap: gap.start)[:MOST_GAPS]
+
+
+def _find_runs(flags: np.ndarray) -> list[tuple[int, int]]:
+    """Return (begin, end) of each run of true values."""
+    edges = np.flatnonzero(np.diff(np.concatenate(([0], flags.astype(np.int8), [0]))))
+    return list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
