@@ -1,9 +1,11 @@
 """The live websocket: change messages, heartbeats and logs.
 
 To the browser: {"touched": ["job-412", "queue"]}, {"now": iso, "away": seconds without database}, {"pong": n},
-messages of portal.live.log_tail, and {"log": uuid, "refused": pointer, "detail": sentence}.
-From it: {"ping": n}, {"follow": task uuid, "offset": n}, {"unfollow": uuid}, {"ack": n, "log": uuid}.
-Only names of objects are sent; the browser fetches the page again.
+messages of portal.live.log_tail, and {"log": uuid, "refused": pointer, "detail": sentence}; {"samples": …} of what is
+watched (portal.live.sample_ticks), {"samples_missed": true}, and {"watched": names}, without what may not be seen.
+From it: {"ping": n}, {"follow": task uuid, "offset": n}, {"unfollow": uuid}, {"ack": n, "log": uuid}, {"watch": names},
+{"unwatch": names}.
+Of changes only the names of objects are sent; the browser fetches the page again.
 """
 
 import asyncio
@@ -21,7 +23,8 @@ from common.errors import FieldError
 from portal.access.origin import comes_from_our_page
 from portal.error_pages import DATABASE_ERRORS
 from portal.live.log_tail import LogTail
-from portal.live.rights import read_rights, sees_task
+from portal.live.rights import find_watched, read_rights, sees_task
+from portal.live.sample_hub import Watcher, the_hub
 from portal.wording.errors import describe_field_error
 from runtimes.log_store import LogStore
 
@@ -30,7 +33,7 @@ log = logging.getLogger("tessera.live")
 GATHER_S = 0.2
 HEARTBEAT_S = 15
 RECHECK_EVERY = 2  # heartbeats
-MOST_FOLLOWED = 8
+MOST_FOLLOWED = MOST_WATCHED = 8
 LONGEST_MESSAGE = 1024
 FURTHEST = 2**63 - 1  # bytes of a file
 SIGNED_OUT, NOT_UNDERSTOOD, RIGHTS_CHANGED = 4401, 4400, 4403
@@ -42,6 +45,7 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
         self.touched: set[str] = set()
         self.running: set[asyncio.Task] = set()
         self.tails: dict[str, LogTail] = {}
+        self.watcher: Watcher | None = None
         self.rights, self.away = None, False
         if not comes_from_our_page(self.scope["headers"]):
             await self.close()
@@ -63,6 +67,8 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
         self._spawn(self._pulse())
 
     async def disconnect(self, code: int) -> None:
+        if self.watcher is not None:
+            the_hub().leave(self.watcher)
         for task in self.running:
             task.cancel()
         for group in self.rights.groups if self.rights else ():
@@ -119,7 +125,26 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
         if tail and isinstance(message["ack"], int):
             tail.acknowledge(message["ack"])
 
-    _answers = {"ping": _ping, "follow": _follow, "unfollow": _unfollow, "ack": _ack}
+    async def _watch(self, message: dict) -> None:
+        """Send the samples of these, too; of more than MOST_WATCHED, the newest that were asked for."""
+        now = self.watcher.subjects if self.watcher is not None else {}
+        asked = [name for name in now if name not in _names(message["watch"])] + _names(message["watch"])
+        await self._watch_only(asked[-MOST_WATCHED:])
+        await self.send_json({"watched": list(self.watcher.subjects) if self.watcher is not None else []})
+
+    async def _unwatch(self, message: dict) -> None:
+        if self.watcher is not None:
+            left = self.watcher.subjects.keys() - set(_names(message["unwatch"]))
+            await self._watch_only([name for name in self.watcher.subjects if name in left])
+
+    _answers = {
+        "ping": _ping,
+        "follow": _follow,
+        "unfollow": _unfollow,
+        "ack": _ack,
+        "watch": _watch,
+        "unwatch": _unwatch,
+    }
 
     # ---- by itself ----
 
@@ -151,6 +176,22 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
             await self.close(SIGNED_OUT)
         elif now != self.rights:
             await self.close(RIGHTS_CHANGED)
+        elif self.watcher is not None:
+            await self._watch_only(list(self.watcher.subjects))
+
+    async def _watch_only(self, names: list[str]) -> None:
+        """Watch those of them that may be seen now."""
+        found = await find_watched(self.rights, names) if names else {}
+        if self.watcher is None and found:
+            self.watcher = Watcher()
+            self._spawn(self._send_samples(self.watcher))
+        if self.watcher is not None:
+            self.watcher.watch({name: found[name] for name in names if name in found})
+            the_hub().join(self.watcher)
+
+    async def _send_samples(self, watcher: Watcher) -> None:
+        while True:
+            await self.send(text_data=await watcher.next())
 
     async def _drop(self, task: str | None) -> None:
         tail = self.tails.pop(task or "", None)
@@ -175,6 +216,11 @@ def _read(text: str) -> object:
         return json.loads(text) if len(text) <= LONGEST_MESSAGE else None
     except (ValueError, RecursionError):
         return None
+
+
+def _names(told: object) -> list[str]:
+    """Return the subjects that a message names, each once."""
+    return list(dict.fromkeys(name for name in told if isinstance(name, str))) if isinstance(told, list) else []
 
 
 def _uuid(text: object) -> str | None:

@@ -1,5 +1,6 @@
 """What a session may receive, read fresh each time."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from channels.db import database_sync_to_async
@@ -8,6 +9,7 @@ from accounts.models import Team, User
 from cluster.models import Pool
 from jobs.models import Task
 from portal.access.session_user import load_session_user
+from portal.live.sample_ticks import Subject, find_subjects
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,12 @@ def read_rights(session_key: str | None) -> Rights | None:
 @database_sync_to_async
 def sees_task(rights: Rights, task: str) -> bool:
     return Task.objects.visible_to(User.objects.get(pk=rights.user_id)).filter(uuid=task).exists()
+
+
+@database_sync_to_async
+def find_watched(rights: Rights, names: Collection[str]) -> dict[str, Subject]:
+    """Return those that the user may see curves of."""
+    return find_subjects(User.objects.get(pk=rights.user_id), names)
 
 
 @database_sync_to_async

@@ -37,6 +37,7 @@ function hear(message) {
   if (message.now) see(message.away);
   if (message.log) say("live:log", message);
   if (message.samples) say("live:samples", message.samples);
+  if (message.samples_missed) say("live:samples-missed");
   if (message.touched && document.hidden) missed = true;
   else for (const id of message.touched ?? []) say(`touched:${id}`);
   show();

@@ -1,0 +1,112 @@
+"""The newest samples of jobs and cards as messages for charts, under the names of the API's metrics.
+
+{"of": "job-412", "at": iso, "values": {"share:TASK:GPU-…": {"gpu_busy_percent": 63.1}, "task:TASK": {…}}}
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal
+
+from django.utils import timezone
+
+from accounts.models import User
+from cluster.models import Gpu
+from jobs.models import Job
+from monitoring.models import CardNow, TaskNow
+from monitoring.samples.newest import KNOWN_FOR
+
+JOB = re.compile(r"job-([1-9][0-9]{0,17})")
+CARD = re.compile(r"gpu-(.{1,100})")
+TASK_FIELDS = (
+    *("at", "cpu_milli", "memory_mib", "read_kib_s", "write_kib_s", "shares"),
+    *("task__uuid", "task__job_id", "task__cards"),
+)
+Values = dict[str, float | None]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What a chart is of. name: as the page calls it: job-412, gpu-UUID. pk: of the job or card."""
+
+    name: str
+    kind: Literal["job", "card"]
+    pk: int
+
+
+@dataclass(frozen=True)
+class Tick:
+    """What was sampled of a subject at one moment, by series and metric."""
+
+    subject: Subject
+    at: datetime
+    values: dict[str, Values] = field(default_factory=dict)
+
+    def as_json(self) -> dict:
+        return {"of": self.subject.name, "at": self.at.isoformat(), "values": self.values}
+
+
+def find_subjects(user: User, names: Collection[str]) -> dict[str, Subject]:
+    """Return those that the user may see: jobs as their logs, cards always."""
+    jobs = {int(match[1]): name for name in names if (match := JOB.fullmatch(name))}
+    cards = {match[1]: name for name in names if (match := CARD.fullmatch(name))}
+    seen = Job.objects.visible_to(user).filter(pk__in=jobs).values_list("pk", flat=True) if jobs else ()
+    known = Gpu.objects.present().filter(uuid__in=cards).values_list("pk", "uuid") if cards else ()
+    found = [Subject(jobs[pk], "job", pk) for pk in seen]
+    found += [Subject(cards[uuid], "card", pk) for pk, uuid in known]
+    return {subject.name: subject for subject in found}
+
+
+def load_ticks(subjects: Collection[Subject]) -> list[Tick]:
+    """Return the newest samples of all subjects, in one query for the jobs and one for the cards."""
+    jobs = {subject.pk: subject for subject in subjects if subject.kind == "job"}
+    cards = {subject.pk: subject for subject in subjects if subject.kind == "card"}
+    ticks = [_read_card(cards[row.gpu_id], row) for row in _load_cards(cards)] if cards else []
+    moments: dict[tuple[int, datetime], dict[str, Values]] = defaultdict(dict)
+    for row in _load_tasks(jobs) if jobs else ():
+        moments[row.task.job_id, row.at] |= read_task(row)
+    return ticks + [Tick(jobs[job_id], at, values) for (job_id, at), values in moments.items()]
+
+
+def read_task(row: TaskNow) -> dict[str, Values]:
+    """Return a task's values, and those of its shares of cards."""
+    task = row.task
+    shares = {card["uuid"]: card.get("compute_percent") or 100 for card in task.cards}
+    told: dict[str, Values] = {
+        f"task:{task.uuid.hex}": {
+            "cpu_cores": None if row.cpu_milli is None else row.cpu_milli / 1000,
+            "memory_mib": row.memory_mib,
+            "read_kib_s": row.read_kib_s,
+            "write_kib_s": row.write_kib_s,
+        }
+    }
+    for share in row.shares:
+        busy = share.get("busy_percent")
+        percent = shares.get(share["uuid"], 100)
+        told[f"share:{task.uuid.hex}:{share['uuid']}"] = {
+            "gpu_busy_percent": None if busy is None else min(round(100 * busy / percent, 2), 100.0),
+            "gpu_memory_mib": share.get("used_mib"),
+        }
+    return told
+
+
+def _read_card(subject: Subject, row: CardNow) -> Tick:
+    values = {
+        "gpu_busy_percent": row.busy_percent,
+        "gpu_memory_mib": row.used_mib,
+        "temperature_c": row.temperature_c,
+        "power_w": row.power_w,
+    }
+    return Tick(subject, row.at, {f"card:{row.gpu.uuid}": values})
+
+
+def _load_tasks(job_ids: Collection[int]) -> list[TaskNow]:
+    rows = TaskNow.objects.filter(task__job__in=list(job_ids), at__gt=timezone.now() - KNOWN_FOR)
+    return list(rows.select_related("task").only(*TASK_FIELDS))
+
+
+def _load_cards(gpu_ids: Collection[int]) -> list[CardNow]:
+    rows = CardNow.objects.filter(gpu__in=list(gpu_ids), at__gt=timezone.now() - KNOWN_FOR)
+    return list(rows.select_related("gpu"))
