@@ -20,6 +20,7 @@ COMMANDS = {
     "submit": ("submit", "Submit a job file."),
     "ps": ("job_status", "List jobs."),
     "why": ("job_status", "Why a job waits, and its place in the queue."),
+    "eff": ("job_status", "How well a job uses what it holds, or used what it held."),
     "logs": ("logs", "What a job wrote."),
     "events": ("events", "What happens to jobs and notebooks."),
     "stop": ("job_actions", "Stop jobs."),

@@ -20,6 +20,7 @@ from events.notices import drop_old_notices
 from events.outgoing import claim_batches, record_try
 from jobs.time_limit_warning import warn_of_ends
 from portal.access.event_visibility import load_event_visibility
+from portal.wording.end_verdicts import load_end_verdicts
 from portal.wording.notices import view_notice
 from webhooks.delivery_queue import drop_old_deliveries
 from webhooks.models import Delivery
@@ -98,7 +99,7 @@ def _mail(server: BaseEmailBackend, notice: Notice, user: User) -> None:
 
 def build_mail(notice: Notice, user: User) -> EmailMessage:
     with translation.override(user.language or settings.LANGUAGE_CODE):
-        view = view_notice(notice)
+        view = view_notice(notice, load_end_verdicts([notice]).get(notice.pk, ""))
         choose = settings.TESSERA_PUBLIC_URL + reverse("notifications")
         foot = _("Choose your notifications at %(url)s") % {"url": choose}
         parts = [f"{view.title}.", view.text, view.url, f"-- \n{foot}"]

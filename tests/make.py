@@ -33,7 +33,8 @@ from jobs.lifecycle import TaskMove, move_tasks
 from jobs.models import Job, Task
 from jobs.states import TaskState
 from jobs.submit import submit_job
-from quotas.models import Quota, UserLimit
+from monitoring.models import TaskUse
+from quotas.models import Holding, Quota, UserLimit
 from scheduler.commit.starting import start_jobs
 from scheduler.commit.steps import CardShare, StartJob, TaskStart
 from scheduler.models import Lease
@@ -198,6 +199,27 @@ def move(task: Task, state: str, reason: str = "", **also) -> Task:
         task.job.refresh_from_db()
         move_tasks([TaskMove(task, state, reason, also=also)], actor=RUNTIME)
     return task
+
+
+def use(
+    task: Task, *, hours: float = 10, busy: float = 0.6, peak: float = 0.75, idle: float = 0, seen: float = 1
+) -> None:
+    """Say that a running task began hours ago, and what it did since. As parts: busy of the cards' time, peak of what
+    it holds, idle at the end and seen of its time."""
+    begun, ms = timezone.now() - timedelta(hours=hours), round(3_600_000 * hours)
+    Task.objects.filter(pk=task.pk).update(started_at=begun, assigned_at=begun)
+    Job.objects.filter(pk=task.job_id).update(started_at=begun)
+    held = Holding.objects.filter(task=task.uuid)
+    held.update(held_from=begun)
+    seen_ms, idle_ms = round(ms * seen), round(ms * idle)
+    usual = {"run": "r", "up_ms": ms, "at": timezone.now(), "source": "simulated", "seen_ms": seen_ms}
+    for row in held:
+        memory = row.gpu_memory_mib or row.memory_mib
+        did: dict = {"cpu_ms": round(ms * busy * row.cpu_milli / 1000)}
+        if row.gpu_id is not None:
+            did = {"busy_ms": round(ms * busy * row.gpu_compute_percent / 100), "active_ms": seen_ms - idle_ms}
+            did |= {"idle_ms": idle_ms, "low_ms": idle_ms}
+        TaskUse.objects.update_or_create(holding=row, defaults={**usual, **did, "peak_mib": round(memory * peak)})
 
 
 def end(job: Job, state: str = TaskState.SUCCEEDED, reason: str = "completed", exit_code: int | None = 0) -> Job:

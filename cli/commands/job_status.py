@@ -1,10 +1,10 @@
-"""`ps` and `why`: which jobs there are, and why one waits."""
+"""`ps`, `why` and `eff`: which jobs there are, why one waits, and how well one uses what it holds."""
 
 from typing import Annotated
 
 import typer
 
-from cli.completing import complete_open_job_ids
+from cli.completing import complete_job_ids, complete_open_job_ids
 from cli.failures import Refused
 from cli.following import WatchOption, show_repeatedly
 from cli.http.transport import Client, job_path
@@ -13,6 +13,8 @@ from cli.output.cells import (
     NONE,
     OPEN,
     describe_next,
+    draw_bar,
+    format_duration,
     format_gpus,
     format_place,
     format_wait_or_run,
@@ -36,6 +38,7 @@ COLUMNS = (
     Column("NEXT", least=14),
 )
 OWNER = Column("OWNER", least=6)
+UNKNOWN = "?"
 
 
 @commands.command("ps", cls=Command)
@@ -77,6 +80,27 @@ def why(
         levers = [] if watch or session.wants_data or job["state"] != "queued" else _load_suggestions(client, job["id"])
         session.show(wait, [job["id"]], _wait_lines(job, wait) + levers)
         return job["state"] != "queued"
+
+    show_repeatedly(session, look, watch)
+
+
+@commands.command("eff", cls=Command)
+def eff(
+    ctx: typer.Context,
+    job_id: Annotated[str, typer.Argument(metavar="ID", autocompletion=complete_job_ids)],
+    watch: WatchOption = False,
+) -> None:
+    """How well a job uses what it holds, or used what it held.
+
+    With what to ask for instead. `?` is what is not known; of a job that was hardly seen nothing is said.
+    """
+    session: Session = ctx.obj
+    client = session.client()
+
+    def look() -> bool:
+        answer = client.get(job_path(job_id, "/efficiency"))
+        session.show(answer, [answer["job"]], _efficiency_lines(answer))
+        return not answer["running"]
 
     show_repeatedly(session, look, watch)
 
@@ -123,6 +147,47 @@ def _wait_lines(job: dict, wait: dict | None) -> list[str]:
     if looked := parse_time(wait["as_of"]):
         lines.append(f"as of {looked.astimezone():%H:%M:%S}")
     return lines
+
+
+def _efficiency_lines(eff: dict) -> list[str]:
+    lines = [] if eff["gpu_memory"]["value"] is None else _gpu_lines(eff)
+    cpu, memory = eff["cpu_percent"], eff["memory_peak"]
+    of_cpu = UNKNOWN if cpu is None else f"{cpu:.0f} % of {eff['cpu']['text']}"
+    lines += [_draw_line("CPU", cpu, of_cpu), _draw_line("Memory peak", *_measure(memory, eff["memory"]))]
+    if eff["max_time_s"]:
+        ran = f"{format_duration(eff['ran_s'])} of {format_duration(eff['max_time_s'])}"
+        lines.append(_draw_line("Time limit", 100 * eff["ran_s"] / eff["max_time_s"], ran))
+    seen, hours = eff["coverage_percent"], eff["gpu_hours"]
+    told = f"Seen {UNKNOWN if seen is None else f'{seen:.0f} %'} of the time"
+    if hours["held"]:
+        names = ("active", "idle", "unknown")
+        parts = ", ".join(f"{name} {hours[name]:.2f}" for name in names)
+        told += f"; held {hours['held']:.2f} GPU-hours: {parts}"
+    lines.append(f"{told}{' (simulated)' if eff['simulated'] else ''}.")
+    for verdict in eff["verdicts"]:
+        cost = f" ({verdict['gpu_hours']:.2f} GPU-hours)" if verdict["gpu_hours"] else ""
+        lines.append(f"{verdict['text']}{cost}")
+        if verdict["advice"]:
+            lines.append(f"→ {verdict['advice']['text']}")
+    return lines
+
+
+def _gpu_lines(eff: dict) -> list[str]:
+    busy = eff["gpu_busy_percent"]
+    return [
+        _draw_line("GPU busy", busy, UNKNOWN if busy is None else f"{busy:.0f} %"),
+        _draw_line("GPU memory peak", *_measure(eff["gpu_memory_peak"], eff["gpu_memory"])),
+    ]
+
+
+def _measure(peak: dict, held: dict) -> tuple[float | None, str]:
+    if peak["value"] is None or not held["value"]:
+        return None, UNKNOWN
+    return 100 * peak["value"] / held["value"], f"{peak['text']} of {held['text']}"
+
+
+def _draw_line(words: str, percent: float | None, value: str) -> str:
+    return f"{words:<16}{draw_bar(percent)} {value}"
 
 
 def _load_suggestions(client: Client, job_id: str) -> list[str]:

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 VULGAR = {"1/8": "⅛", "1/4": "¼", "3/8": "⅜", "1/2": "½", "5/8": "⅝", "3/4": "¾", "7/8": "⅞"}
 NONE = "–"
+BAR = 20
 OPEN = ("queued", "starting", "running", "stopping")
 ENDED = ("succeeded", "failed", "cancelled")
 
@@ -107,6 +108,12 @@ def format_duration(seconds: float) -> str:
         return f"{hours}h{minutes}m" if minutes else f"{hours}h"
     days, hours = divmod(hours, 24)
     return f"{days}d{hours}h" if hours else f"{days}d"
+
+
+def draw_bar(percent: float | None) -> str:
+    """Return a bar of a full 100 %, empty where it is not known: "[|||||     ]"."""
+    filled = 0 if percent is None else round(BAR * min(max(percent, 0), 100) / 100)
+    return f"[{'|' * filled}{' ' * (BAR - filled)}]"
 
 
 def parse_time(text: str | None) -> datetime | None:

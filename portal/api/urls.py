@@ -7,7 +7,7 @@ from portal.api import about
 from portal.api.cluster import agents, health, maintenance, nodes, pools, quotas
 from portal.api.events import events, notices, webhooks
 from portal.api.files import files, uploads
-from portal.api.jobs import code_uploads, images, jobs, logs, plans
+from portal.api.jobs import code_uploads, efficiency, images, jobs, logs, plans
 from portal.api.monitoring import metrics
 from portal.api.notebooks import notebooks
 from portal.api.people import me, ssh_keys
@@ -68,6 +68,7 @@ urlpatterns = [
     path("jobs/<job:job_id>/tasks", jobs.JobTasks.as_view(), name="api-job-tasks"),
     path("jobs/<job:job_id>/metrics", metrics.JobMetrics.as_view(), name="api-job-metrics"),
     path("jobs/<job:job_id>/wait", jobs.JobWait.as_view(), name="api-job-wait"),
+    path("jobs/<job:job_id>/efficiency", efficiency.JobEfficiency.as_view(), name="api-job-efficiency"),
     path("jobs/<job:job_id>/levers", plans.JobLevers.as_view(), name="api-job-levers"),
     path("jobs:plan", plans.JobsPlan.as_view(), name="api-jobs-plan"),
     path("jobs:stop", jobs.JobsStop.as_view(), name="api-jobs-stop"),

@@ -80,13 +80,17 @@ class NoticeView:
         return self.row.read_at is None
 
 
-def view_notice(row: Notice) -> NoticeView:
-    """Return the notice in the active language. Never fails: older rows may lack values."""
+def view_notice(row: Notice, verdict: str = "") -> NoticeView:
+    """Return the notice in the active language. Never fails: older rows may lack values.
+
+    verdict: what is said of how well the job that ended used what it held.
+    """
     params = fill_gaps({name: str(value) for name, value in row.params.items()})
     name = row.params.get("name", "")
     what = _("%(name)s (%(label)s)") % {"name": name, "label": row.label} if name else row.label
     title = str(TITLES.get(row.kind, "%(what)s")) % fill_gaps({**params, "what": what})
-    return NoticeView(row, title, _text(row), _path(row), *LOOKS.get(row.kind, ("bell", "")))
+    text = " ".join(filter(None, (_text(row), verdict)))
+    return NoticeView(row, title, text, _path(row), *LOOKS.get(row.kind, ("bell", "")))
 
 
 def _text(row: Notice) -> str:

@@ -108,6 +108,15 @@ def test_top_shows_how_busy_cards_are_and_what_is_not_known(ada, running, cast):
     assert "There is no pool x. There are: dev, train." in ada("top", "--pool", "x").stderr
 
 
+def test_eff_shows_how_well_a_job_uses_what_it_holds(ada, running):
+    make.use(running.newest_tasks.get(), busy=0.2, peak=0.5)
+    lines = ada("eff", running.public_id).stdout.splitlines()
+    assert lines[0] == "GPU busy        [||||                ] 20 %"
+    assert "GPU memory peak [||||||||||          ] 4.3 GB of 8.5 GB" in lines
+    assert "It keeps its share of the GPU busy 20 % of the time. (2.00 GPU-hours)" in lines
+    assert any(line.startswith("Seen 100 % of the time; held 2.50 GPU-hours: active 2.50, idle 0.00") for line in lines)
+
+
 def test_why_names_the_reason(ada, cast):
     job = make.job(cast.ada, name="waits")
     Job.objects.filter(pk=job.pk).update(

@@ -64,6 +64,7 @@ API = {
     ("api-job-tasks", "GET"): (401, 404, 403),
     ("api-job-wait", "GET"): (401, 404, 403),
     ("api-job-levers", "GET"): (401, 404, 403),
+    ("api-job-efficiency", "GET"): (401, 404, 403),
     ("api-jobs-plan", "POST"): (401, 400, 403),
     ("api-jobs-stop", "POST"): (401, 400, 403),
     ("api-jobs-retry", "POST"): (401, 400, 403),

@@ -14,6 +14,7 @@ from common.errors import NotFound
 from events.notices import KINDS, Channels, choose_channels, count_unread, load_choices, mark_read, notices_of
 from portal.pages.request_guards import signed_in
 from portal.partial import render_page
+from portal.wording.end_verdicts import load_end_verdicts
 from portal.wording.notices import KIND_LABELS, view_notice
 
 PAGE = 50
@@ -29,8 +30,9 @@ def list_notices(request: HttpRequest) -> HttpResponse:
     if before.isascii() and before.isdecimal() and len(before) <= LONGEST_NUMBER:
         rows = rows.filter(pk__lt=int(before))
     found = list(rows.order_by("-pk")[: PAGE + 1])
+    verdicts = load_end_verdicts(found[:PAGE])
     context = {
-        "notices": [view_notice(row) for row in found[:PAGE]],
+        "notices": [view_notice(row, verdicts.get(row.pk, "")) for row in found[:PAGE]],
         "older": found[PAGE - 1].pk if len(found) > PAGE else None,
         "unread": count_unread(user.pk),
     }

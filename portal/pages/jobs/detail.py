@@ -19,6 +19,7 @@ from jobs.states import JobState, TaskState
 from monitoring.samples.newest import TaskUse, load_task_uses
 from portal.access.app_links import link_to_port, link_to_tensorboard
 from portal.pages.cluster.scheduler_pulse import scheduler_late
+from portal.pages.jobs.efficiency_card import EfficiencyCard, load_efficiency_card
 from portal.pages.jobs.history import Happening, history_of
 from portal.pages.jobs.log_notes import LogNote, build_log_note
 from portal.pages.jobs.metrics import JobMetrics
@@ -234,6 +235,11 @@ class JobDetail:
     def is_sampled(self) -> bool:
         """Whether usage samples are shown, which change without events."""
         return self.tab == "overview" and any(task.gpu_use or task.pk in self.uses for task in self._running)
+
+    @cached_property
+    def efficiency(self) -> EfficiencyCard | None:
+        """Return how well it uses what it holds, or used what it held; None as long as it holds nothing."""
+        return None if self.view.is_waiting else load_efficiency_card(self.view)
 
     @property
     def has_running_tasks(self) -> bool:

@@ -50,7 +50,7 @@ run: |-
     sleep 1
   done
 """
-CHANGED = ("gpu", "nodes", "pool", "time", "priority", "preemptible")
+CHANGED = ("gpu", "cpu", "memory", "nodes", "pool", "time", "priority", "preemptible")
 ROLES = gettext_lazy("Roles, set in the YAML: %(roles)s.")
 FLAG_VALUES = {"true": "on"}
 """What the file says of a flag, as its box says it."""

@@ -1,0 +1,110 @@
+"""Verdicts on jobs: each rule at its limit, the costliest first, and none where too little was seen."""
+
+from dataclasses import replace
+
+import pytest
+
+from monitoring.usage.efficiency import Advice, CardUse, HostUse, JobUse, Size, judge
+
+MINUTE = 60_000
+HOUR = 60 * MINUTE
+SIZES = (Size("1/8", 12, 4000), Size("1/4", 25, 8000), Size("1/2", 50, 16_000))
+
+
+def card(**other) -> CardUse:
+    """Half of a card, seen for ten hours, 60 % busy, most of its memory in use."""
+    usual = {"milli": 500, "percent": 50, "memory_mib": 16_000, "held_ms": 10 * HOUR, "ran_ms": 10 * HOUR}
+    usual |= {"known_ms": 10 * HOUR, "seen_ms": 10 * HOUR, "active_ms": 9 * HOUR, "idle_ms": 0, "tail_ms": 0}
+    return CardUse(**{**usual, "busy_ms": 3 * HOUR, "peak_mib": 12_000, **other})
+
+
+def host(**other) -> HostUse:
+    usual = {"cpu_milli": 4000, "memory_mib": 32_000, "held_ms": 10 * HOUR, "ran_ms": 10 * HOUR}
+    usual |= {"known_ms": 10 * HOUR, "seen_ms": 10 * HOUR, "cpu_ms": 10 * HOUR, "peak_mib": 16_000}
+    return HostUse(**{**usual, **other})
+
+
+def job(*cards: CardUse, hosts=None, **other) -> JobUse:
+    return JobUse(cards, [host()] if hosts is None else hosts, **{"ran_ms": 10 * HOUR, "sizes": SIZES, **other})
+
+
+def codes(use: JobUse) -> list[str]:
+    return [verdict.code for verdict in judge(use)]
+
+
+def test_what_wastes_nothing_is_good():
+    assert codes(job(card())) == codes(job()) == ["good"]
+    assert job(card()).busy_percent == 60
+
+
+@pytest.mark.parametrize(
+    ("use", "code", "hours"),
+    [
+        (job(card(busy_ms=0, peak_mib=0, active_ms=0, tail_ms=10 * HOUR)), "never_used", 5.0),
+        (job(card(busy_ms=int(1.4 * HOUR))), "low_activity", 5 * 0.72),
+        (job(card(tail_ms=2 * HOUR + MINUTE)), "idle_tail", 0.5 * (2 + 1 / 60)),
+        (job(card(peak_mib=6000, busy_ms=2 * HOUR)), "too_much_memory", 2.5),
+        (job(card(busy_ms=2 * HOUR), hosts=[host(cpu_ms=37 * HOUR)]), "starved", 3.0),
+        (job(card(), hosts=[host(peak_mib=30_400)]), "host_memory_low", 0),
+        (job(card(), hosts=[host(peak_mib=6399)]), "host_memory_high", 0),
+        (job(card(), ended_well=True, max_time_s=51 * 3600), "time_limit_far", 0),
+    ],
+)
+def test_each_rule_holds_beyond_its_limit(use, code, hours):
+    (verdict,) = judge(use)
+    assert (verdict.code, verdict.gpu_hours) == (code, pytest.approx(hours))
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        job(card(busy_ms=int(1.5 * HOUR))),
+        job(card(tail_ms=2 * HOUR)),
+        job(card(tail_ms=2 * HOUR + MINUTE), card()),  # a gang is idle only as a whole
+        job(card(peak_mib=8000, busy_ms=2 * HOUR)),
+        job(card(peak_mib=7000, busy_ms=2 * HOUR)),  # a quarter leaves no room
+        job(card(peak_mib=6000)),  # a quarter would slow it down
+        job(card(peak_mib=6000, busy_ms=2 * HOUR), sizes=()),
+        job(card(busy_ms=2 * HOUR), hosts=[host(cpu_ms=36 * HOUR)]),
+        job(card(), hosts=[host(peak_mib=30_399)]),
+        job(card(), hosts=[host(peak_mib=6400)]),
+        job(card(), max_time_s=51 * 3600),  # it was stopped
+        job(card(busy_ms=None, peak_mib=None)),
+    ],
+)
+def test_no_rule_holds_at_its_limit(use):
+    assert codes(use) == ["good"]
+
+
+def test_the_costliest_is_first_and_what_says_less_is_left_out():
+    low = card(busy_ms=0, peak_mib=900, tail_ms=9 * HOUR)
+    assert codes(job(low)) == ["low_activity", "idle_tail", "too_much_memory"]
+    assert codes(job(replace(low, of_card=True, peak_mib=0)))[0] == "low_activity"
+    assert codes(job(card(busy_ms=HOUR), hosts=[host(cpu_ms=39 * HOUR)])) == ["starved"]
+
+
+def test_advice_names_what_to_ask_for():
+    assert judge(job(card(peak_mib=3000, busy_ms=2 * HOUR)))[0].advice == Advice(
+        "gpu", "1/4"
+    )  # an eighth would slow it
+    assert judge(job(card(), hosts=[host(peak_mib=31_000)]))[0].advice == Advice("memory", 48_000)
+    assert judge(job(card(), ended_well=True, max_time_s=51 * 3600))[0].advice == Advice("time", 15 * 3600)
+
+
+@pytest.mark.parametrize(
+    ("use", "code"),
+    [
+        (job(card(busy_ms=0, seen_ms=8 * HOUR - 1)), "unknown"),
+        (job(hosts=[host(seen_ms=0)]), "unknown"),
+        (job(card(busy_ms=0), ran_ms=9 * MINUTE), "too_short"),
+        (job(card(ran_ms=0), ran_ms=HOUR), "too_short"),
+    ],
+)
+def test_of_what_was_hardly_seen_nothing_is_said_nor_advised(use, code):
+    (verdict,) = judge(use)
+    assert (verdict.code, verdict.gpu_hours, verdict.advice) == (code, 0, None)
+
+
+def test_never_used_needs_better_eyes():
+    unused = card(busy_ms=0, peak_mib=0, seen_ms=9 * HOUR)
+    assert "never_used" not in codes(job(unused)) and "low_activity" in codes(job(unused))
