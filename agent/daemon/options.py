@@ -43,7 +43,16 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         "--pods", type=Path, help="bring what tasks write from here, the kubelet's folder of logs: /var/log/pods"
     )
     parser.add_argument("--install", default="tessera", help="TESSERA_INSTALL of the platform, for --pods (tessera)")
-    parser.add_argument("--no-cards", action="store_true", help="report nothing of this machine: only bring logs")
+    parser.add_argument(
+        "--cgroups",
+        type=Path,
+        default=Path("/sys/fs/cgroup"),
+        metavar="DIR",
+        help="where the host's control groups are, for what tasks of --pods use (/sys/fs/cgroup)",
+    )
+    parser.add_argument(
+        "--no-cards", action="store_true", help="report no cards: only bring logs, and what tasks and machine use"
+    )
     parser.add_argument("--once", action="store_true", help="report once and end")
     parser.add_argument("--show", action="store_true", help="print what would be reported, and end")
     parser.add_argument("--forget-faults", action="store_true", help="the cards that had errors were reset")

@@ -22,6 +22,8 @@ from agent.kubelet.watch import SliceWatch
 from agent.logs.carrier import Carrier
 from agent.periodic_thread import PeriodicThread
 from agent.state import SeenCards, State
+from agent.usage.task_pods import TaskPods
+from agent.usage.task_reader import TaskReader
 
 
 def make_report_builder(options: argparse.Namespace, prober: Prober) -> Callable[[Cards], dict[str, Any]]:
@@ -77,13 +79,26 @@ def build_kubelet_cards(options: argparse.Namespace, prober: Prober) -> Any | No
     return cards(options.kubelet, options.cdi, places, vendor=vendor, keeper=keeper, simulated=options.simulated)
 
 
+def build_meter(options: argparse.Namespace) -> Meter:
+    """Build what reads the cards, of which --no-cards wants none."""
+    if options.no_cards:
+        return Meter(host.read_boot_id(), look=list)
+    return Meter(host.read_boot_id(), simulated=options.simulated)
+
+
+def build_task_reader(options: argparse.Namespace) -> Callable[[], list[dict[str, Any]]]:
+    """Build what reads the use of tasks, where pods can be told apart."""
+    if options.pods is None:
+        return list
+    return TaskReader(TaskPods(options.pods, options.install, options.cgroups)).read
+
+
 def build_threads(options: argparse.Namespace, reporter: Reporter) -> list[PeriodicThread]:
     """Build what sends samples, logs and uses of slices, as asked for. All use the reporter's identity."""
+    tasks = build_task_reader(options)
     threads: list[PeriodicThread] = []
-    if not options.no_cards:
-        platform = Platform(options.server, options.ca, keep=True)
-        meter = Meter(host.read_boot_id(), simulated=options.simulated)
-        threads.append(SampleSender(platform, lambda: reporter.identity, meter))
+    platform = Platform(options.server, options.ca, keep=True)
+    threads.append(SampleSender(platform, lambda: reporter.identity, build_meter(options), read_tasks=tasks))
     if options.pods is not None:
         platform = Platform(options.server, options.ca, keep=True)
         folder = options.state / "logs"

@@ -1,4 +1,4 @@
-"""Sends the ticks of this machine's cards; while the platform is away they wait here, the newest half hour of them."""
+"""Sends the ticks of this machine's cards and tasks; while the platform is away they wait, the newest half hour."""
 
 import json
 import logging
@@ -11,6 +11,7 @@ from agent.client import Platform, PlatformUnavailable, Refused
 from agent.gpu.meter import Meter
 from agent.periodic_thread import PeriodicThread
 from agent.state import Identity
+from agent.usage.task_reader import join_tasks
 
 log = logging.getLogger("tessera.agent.samples")
 
@@ -23,14 +24,18 @@ UNKNOWN_THERE = (404, 405)
 
 
 class SampleSender(PeriodicThread):
+    """Takes ticks of the meter, adds what tasks use beside cards, and sends them."""
+
     def __init__(
         self,
         platform: Platform,
         identity: Callable[[], Identity],
         meter: Meter,
         clock: Callable[[], float] = time.monotonic,
+        read_tasks: Callable[[], list[dict[str, Any]]] = list,
     ):
         super().__init__("samples")
+        self._read_tasks = read_tasks
         self._platform, self._identity, self._meter, self._clock = platform, identity, meter, clock
         self._waiting: deque[tuple[float, dict[str, Any]]] = deque()
         self._every_s, self._next_at = EVERY_S, 0.0
@@ -41,11 +46,15 @@ class SampleSender(PeriodicThread):
         now = self._clock()
         if now >= self._next_at:
             self._next_at = now + self._every_s
-            self._waiting.append(self._meter.take())
+            self._waiting.append(self._take())
         while self._waiting and now - self._waiting[0][0] > KEPT_S:
             self._waiting.popleft()
         pause_s = self._send() if self._identity().node else self._every_s
         return min(max(pause_s, LEAST_S), max(self._next_at - self._clock(), LEAST_S))
+
+    def _take(self) -> tuple[float, dict[str, Any]]:
+        at, tick = self._meter.take()
+        return at, tick | {"tasks": join_tasks(tick["tasks"], self._read_tasks())}
 
     def _send(self) -> float:
         """Send one body; return the seconds until the next."""

@@ -115,6 +115,13 @@ JOB_CHARTS = (
         gettext_lazy("Read by each of {count} tasks: mean {mean}, peak {max}."),
         names=(gettext_lazy("read"), gettext_lazy("written")),
     ),
+    Chart(
+        ("net_rx_kib_s", "net_tx_kib_s"),
+        gettext_lazy("Network"),
+        gettext_lazy("Received: mean {mean}, peak {max}."),
+        gettext_lazy("Received by each of {count} tasks: mean {mean}, peak {max}."),
+        names=(gettext_lazy("received"), gettext_lazy("sent")),
+    ),
 )
 
 

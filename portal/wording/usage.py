@@ -58,6 +58,9 @@ def describe_task_use(use: TaskUse | None, cpu_milli: int, memory_mib: int) -> s
     if use.read_kib_s is not None and use.write_kib_s is not None:
         rates = {"read": _show_rate(use.read_kib_s), "written": _show_rate(use.write_kib_s)}
         parts.append(_("disk: %(read)s read, %(written)s written") % rates)
+    if use.net_rx_kib_s is not None and use.net_tx_kib_s is not None:
+        rates = {"received": _show_rate(use.net_rx_kib_s), "sent": _show_rate(use.net_tx_kib_s)}
+        parts.append(_("network: %(received)s received, %(sent)s sent") % rates)
     return " · ".join(parts)
 
 

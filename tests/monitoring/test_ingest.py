@@ -164,7 +164,7 @@ def test_each_tick_is_kept_as_what_it_says_of_the_time_since_the_one_before(worl
         kept.setdefault(Kind(one.kind), []).append((one.span_ms, one.values))
     assert kept == {
         Kind.CARD: [(10_000, [None, 900, None, None]), (30_000, [2000, None, None, None]), (1000, [None] * 4)],
-        Kind.TASK: [(10_000, [None] * 5), (28_000, [714, 512, 3, None, None])],
+        Kind.TASK: [(10_000, [None] * 7), (28_000, [714, 512, 3, *[None] * 4])],
         Kind.SHARE: [(10_000, [None, None]), (30_000, [None, None]), (1000, [5000, None])],
     }
 

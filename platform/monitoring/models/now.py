@@ -19,13 +19,20 @@ class Source(models.TextChoices):
 
 
 class NodeNow(models.Model):
-    """How far a machine's ticks were taken. run_before: the run before this one, of which repeats may still arrive."""
+    """How far a machine's ticks were taken, and what the newest that told of the machine itself said.
+
+    run_before: the run before this one, of which repeats may still arrive. at, up_ms: when `use` was told, of this run
+    or an earlier one. use: values of wire.NODE_VALUES, means since the tick before, and disks.
+    """
 
     node = models.OneToOneField(Node, on_delete=models.CASCADE, primary_key=True, related_name="now")
     run = models.CharField(max_length=100, blank=True)
     run_before = models.CharField(max_length=100, blank=True)
     term = models.PositiveIntegerField(default=0)
     seq = models.PositiveBigIntegerField(default=0)
+    at = models.DateTimeField(null=True)
+    up_ms = models.PositiveBigIntegerField(null=True)
+    use = models.JSONField(default=dict, db_default={})
 
     def __str__(self) -> str:
         return f"{self.node} now"
@@ -68,6 +75,10 @@ class TaskNow(models.Model):
     read_kib_s = models.PositiveIntegerField(null=True)
     write_kib = models.PositiveBigIntegerField(null=True)
     write_kib_s = models.PositiveIntegerField(null=True)
+    net_rx_kib = models.PositiveBigIntegerField(null=True)
+    net_rx_kib_s = models.PositiveIntegerField(null=True)
+    net_tx_kib = models.PositiveBigIntegerField(null=True)
+    net_tx_kib_s = models.PositiveIntegerField(null=True)
     shares = models.JSONField(default=list)
 
     def __str__(self) -> str:

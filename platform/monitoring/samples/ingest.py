@@ -32,6 +32,14 @@ BODIES_PER_S = 50
 """Of all agents together, at most."""
 NEVER_S = 600
 """Pause of an agent where no samples are wanted."""
+TASK_RATES = {
+    "cpu_milli": "cpu_ms",
+    "read_kib_s": "read_kib",
+    "write_kib_s": "write_kib",
+    "net_rx_kib_s": "net_rx_kib",
+    "net_tx_kib_s": "net_tx_kib",
+}
+"""How fast a task's totals grow in a second."""
 CARD_FIELDS = [field.name for field in CardNow._meta.fields if field.name != "gpu"]
 TASK_FIELDS = [field.name for field in TaskNow._meta.fields if field.name != "task"]
 
@@ -151,11 +159,11 @@ def _next_task(
     span_ms = row.up_ms - before.up_ms
     if span_ms <= 0:  # its counters were not read since
         row.up_ms = before.up_ms
-        row.cpu_milli, row.read_kib_s, row.write_kib_s = before.cpu_milli, before.read_kib_s, before.write_kib_s
+        for rate in TASK_RATES:
+            setattr(row, rate, getattr(before, rate))
         return row
-    row.cpu_milli = _limit(mean_per_s(before.cpu_ms, row.cpu_ms, span_ms))
-    row.read_kib_s = _limit(mean_per_s(before.read_kib, row.read_kib, span_ms))
-    row.write_kib_s = _limit(mean_per_s(before.write_kib, row.write_kib, span_ms))
+    for rate, total in TASK_RATES.items():
+        setattr(row, rate, _limit(mean_per_s(getattr(before, total), getattr(row, total), span_ms)))
     return row
 
 

@@ -45,6 +45,8 @@ class TaskUse:
     processes: int | None
     read_kib_s: int | None
     write_kib_s: int | None
+    net_rx_kib_s: int | None
+    net_tx_kib_s: int | None
     shares: dict[str, ShareUse]
 
 
@@ -70,6 +72,8 @@ def _read_task(row: TaskNow) -> TaskUse:
         processes=row.processes,
         read_kib_s=row.read_kib_s,
         write_kib_s=row.write_kib_s,
+        net_rx_kib_s=row.net_rx_kib_s,
+        net_tx_kib_s=row.net_tx_kib_s,
         shares={share["uuid"]: _read_share(share) for share in row.shares},
     )
 

@@ -4,8 +4,8 @@
      "cards": [{"uuid": "GPU-…", "source": "measured", "busy_ms": 81234, "used_mib": 30100, "temperature_c": 61,
                 "power_w": 240}],
      "tasks": [{"task": "hex", "age_ms": 1200, "cpu_ms": 7, "memory_mib": 512, "peak_mib": 600, "processes": 3,
-                "read_kib": 12, "write_kib": 4, "shares": [{"uuid": "GPU-…", "source": "measured", "busy_ms": 3,
-                "used_mib": 900}]}]}]}
+                "read_kib": 12, "write_kib": 4, "net_rx_kib": 80, "net_tx_kib": 9,
+                "shares": [{"uuid": "GPU-…", "source": "measured", "busy_ms": 3, "used_mib": 900}]}]}]}
 
 run: changes when the sampler starts anew, and the totals of cards and shares with it; those of a task begin with the
 task. seq: grows with each tick. age_ms: how long ago it
@@ -34,6 +34,8 @@ TASK_VALUES = {
     "processes": 2**31 - 1,
     "read_kib": MOST,
     "write_kib": MOST,
+    "net_rx_kib": MOST,
+    "net_tx_kib": MOST,
 }
 
 Values = dict[str, int]

@@ -38,6 +38,8 @@ METRICS: dict[Kind, tuple[Metric, ...]] = {
         Metric("memory_mib", "MiB", "memory_mib"),
         Metric("read_kib_s", "KiB/s", "read_kib_s"),
         Metric("write_kib_s", "KiB/s", "write_kib_s"),
+        Metric("net_rx_kib_s", "KiB/s", "net_rx_kib_s"),
+        Metric("net_tx_kib_s", "KiB/s", "net_tx_kib_s"),
     ),
     Kind.CARD: (
         Metric("gpu_busy_percent", "%", "busy_centi", 0.01),

@@ -26,7 +26,7 @@ class Key:
 AMOUNTS = ("capacity_milli", "held_milli", "active_milli", "idle_milli", "unknown_milli")
 COLUMNS: dict[Kind, tuple[str, ...]] = {
     Kind.CARD: ("busy_centi", "used_mib", "temperature_c", "power_w"),
-    Kind.TASK: ("cpu_milli", "memory_mib", "processes", "read_kib_s", "write_kib_s"),
+    Kind.TASK: ("cpu_milli", "memory_mib", "processes", "read_kib_s", "write_kib_s", "net_rx_kib_s", "net_tx_kib_s"),
     Kind.SHARE: ("busy_centi", "used_mib"),
     Kind.NODE: (),
     Kind.POOL: AMOUNTS,

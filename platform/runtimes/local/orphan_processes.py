@@ -3,6 +3,7 @@
 import signal
 from collections.abc import Iterable
 
+from agent.usage.group_counters import list_members
 from runtimes.local.processes import (
     Process,
     has_marker,
@@ -30,7 +31,7 @@ def find_orphan_processes(task: TaskDir) -> list[Process]:
     Not while its lock is another's: then the shim is no orphan.
     """
     job = task.read("job") or {"pid": 0, "start": 0}
-    group = {pid for path in list_task_groups(task) for pid in cgroups.list_members(path)}
+    group = {pid for path in list_task_groups(task) for pid in list_members(path)}
     living = list_processes()
     session = _session(job, living)
     roots = {

@@ -56,6 +56,8 @@ def test_a_job_tells_what_its_slice_did_and_when_nothing_was_seen(world):
         "memory_mib",
         "read_kib_s",
         "write_kib_s",
+        "net_rx_kib_s",
+        "net_tx_kib_s",
         "gpu_busy_percent",
         "gpu_memory_mib",
     ]

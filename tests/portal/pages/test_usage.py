@@ -115,14 +115,15 @@ def test_what_is_not_known_is_said_and_never_0():
     assert describe_share_use(ShareUse("estimated", 0.2, None), None) == (
         "keeps the card busy <1 % of the time (estimated)"
     )
-    use = TaskUse(NOW, None, None, None, None, None, None, {})
+    use = TaskUse(NOW, None, None, None, None, None, None, None, None, {})
     assert describe_task_use(use, 4000, GB) == "CPU: not known · memory: not known"
 
 
 def test_disk_is_told_by_the_second():
-    use = TaskUse(NOW, 0, GB, None, 1200, 5000, 3, {})
+    use = TaskUse(NOW, 0, GB, None, 1200, 5000, 3, 1000, 0, {})
     assert describe_task_use(use, 4000, 2 * GB) == (
         "CPU: 0 of 4 · memory: 1 GB of 2 GB · 1,200 processes · disk: 5.1 MB/s read, 3 kB/s written"
+        " · network: 1.0 MB/s received, 0 kB/s sent"
     )
 
 

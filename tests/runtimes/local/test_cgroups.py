@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from agent.usage.group_counters import list_members, read_peak_mib
 from runtimes.local.launch import choose_cpus
 from runtimes.local.shim import cgroups
 
@@ -37,14 +38,14 @@ def test_a_group_of_version_2_is_limited_as_a_whole(tmp_path):
     assert read == {"memory.max": str(100 << 20), "memory.oom.group": "1", "cpu.weight": "200"}
     (tmp_path / "task/memory.events").write_text("low 0\nhigh 0\nmax 3\noom 2\noom_kill 2\noom_group_kill 1\n")
     (tmp_path / "task/memory.peak").write_text(f"{90 << 20}\n")
-    assert (cgroups.count_oom_kills(cgroups.V2, group), cgroups.read_peak_mib(cgroups.V2, group)) == (2, 90)
+    assert (cgroups.count_oom_kills(cgroups.V2, group), read_peak_mib(cgroups.V2, group)) == (2, 90)
 
 
 def test_a_group_of_version_1_reads_its_own_files(tmp_path):
     group = cgroups.make_memory_group(cgroups.V1, str(tmp_path), "task", 100, 2000)
     (tmp_path / "task/memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 1\n")
     assert (tmp_path / "task/memory.limit_in_bytes").read_text() == str(100 << 20)
-    assert cgroups.count_oom_kills(cgroups.V1, group) == 1 and cgroups.read_peak_mib(cgroups.V1, group) is None
+    assert cgroups.count_oom_kills(cgroups.V1, group) == 1 and read_peak_mib(cgroups.V1, group) is None
 
 
 @pytest.mark.parametrize(("memory_kind", "same"), [(cgroups.V2, True), (cgroups.V1, False)])
@@ -67,4 +68,4 @@ def test_a_plan_from_before_there_was_a_limit_on_processes_is_understood():
 def test_a_group_that_is_gone_is_empty(tmp_path):
     gone = str(tmp_path / "gone")
     cgroups.remove_group(gone)
-    assert cgroups.list_members(gone) == [] and cgroups.count_oom_kills(cgroups.V2, gone) == 0
+    assert list_members(gone) == [] and cgroups.count_oom_kills(cgroups.V2, gone) == 0

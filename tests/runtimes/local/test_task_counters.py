@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from agent.usage import group_counters
+from agent.usage.group_counters import read_counters, read_cpu_ms, read_io
 from runtimes.local.node.isolation_probe import SHARED, Isolation, MemoryControl
 from runtimes.local.shim import task_counters
 from runtimes.local.shim.cgroups import V1, V2, WATCHDOG
-from runtimes.local.shim.task_counters import TaskCounters, read_counters, read_cpu_ms, read_io
+from runtimes.local.shim.task_counters import TaskCounters
 from tests.runtimes.worlds import LocalWorld, wait_for
 
 NOTHING = {"isolation": Isolation(SHARED, False, False), "memory": MemoryControl(WATCHDOG)}
@@ -70,7 +72,7 @@ def test_a_process_whose_disk_use_is_secret_makes_that_unknown_not_0(monkeypatch
     def refuse(pid):
         raise PermissionError
 
-    monkeypatch.setattr(task_counters, "read_io", refuse)
+    monkeypatch.setattr(group_counters, "read_io", refuse)
     assert not {"read_kib", "write_kib"} & read_counters(WATCHDOG, [], [os.getpid()]).keys()
 
 
@@ -85,7 +87,7 @@ def test_names_of_programs_may_hold_spaces_and_brackets(tmp_path):
     fields = "S 1 7 7 0 -1 4194304 100 0 0 0 250 50 100 100 20 0 1 0 12345 0 0"
     (tmp_path / "7/stat").write_text(f"7 (a) R (b) {fields}\n")
     (tmp_path / "7/io").write_text("rchar: 9\nwchar: 9\nread_bytes: 4096\nwrite_bytes: 8192\n")
-    assert read_cpu_ms(7, str(tmp_path)) == round(500 * task_counters.TICK_MS)
+    assert read_cpu_ms(7, str(tmp_path)) == round(500 * group_counters.TICK_MS)
     assert read_io(7, str(tmp_path))["write_bytes"] == 8192
 
 

@@ -7,7 +7,9 @@ import os
 import time
 from collections.abc import Mapping
 
-V2, V1, WATCHDOG = "cgroup v2", "cgroup v1", "watchdog"
+from agent.usage.group_counters import V1, V2
+
+WATCHDOG = "watchdog"
 
 
 def make_memory_group(kind: str, parent: str, task: str, memory_mib: int, cpu_milli: int) -> str:
@@ -39,14 +41,6 @@ def enter_group(group: str) -> None:
     _put(group, "cgroup.procs", os.getpid())
 
 
-def list_members(group: str) -> list[int]:
-    try:
-        with open(os.path.join(group, "cgroup.procs")) as file:
-            return [int(line) for line in file]
-    except OSError:
-        return []
-
-
 def count_oom_kills(kind: str, group: str) -> int:
     return _count(group, "memory.events" if kind == V2 else "memory.oom_control", "oom_kill")
 
@@ -54,15 +48,6 @@ def count_oom_kills(kind: str, group: str) -> int:
 def count_refused_forks(group: str) -> int:
     """Count forks that the kernel refused."""
     return _count(group, "pids.events", "max")
-
-
-def read_peak_mib(kind: str, group: str) -> int | None:
-    name = "memory.peak" if kind == V2 else "memory.max_usage_in_bytes"
-    try:
-        with open(os.path.join(group, name)) as file:
-            return int(file.read()) >> 20
-    except OSError:
-        return None
 
 
 def remove_group(group: str, patience_s: float = 1.0) -> None:

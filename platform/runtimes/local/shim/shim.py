@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 
+from agent.usage.group_counters import read_peak_mib
 from runtimes.local import isolation
 from runtimes.local.access.session_server import SessionServer
 from runtimes.local.processes import (
@@ -404,7 +405,7 @@ class Shim:
             self.checkpoints.read_reports()
         kind = self.plan["memory_kind"]
         if self.memory_group is not None:
-            self.peak_mib = cgroups.read_peak_mib(kind, self.memory_group)
+            self.peak_mib = read_peak_mib(kind, self.memory_group)
             killed = self.status is None or self.status != 0
             if cgroups.count_oom_kills(kind, self.memory_group) and killed and not self.cause:
                 self.cause, self.detail = "out_of_memory", self._describe_memory_end()

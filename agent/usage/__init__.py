@@ -1,0 +1,1 @@
+"""What tasks and the machine use, as totals, from the kernel's files."""
