@@ -38,7 +38,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Tick:
-    """What was sampled of a subject at one moment, by series and metric."""
+    """What was sampled of a subject in one second, by series and metric."""
 
     subject: Subject
     at: datetime
@@ -66,7 +66,7 @@ def load_ticks(subjects: Collection[Subject]) -> list[Tick]:
     ticks = [_read_card(cards[row.gpu_id], row) for row in _load_cards(cards)] if cards else []
     moments: dict[tuple[int, datetime], dict[str, Values]] = defaultdict(dict)
     for row in _load_tasks(jobs) if jobs else ():
-        moments[row.task.job_id, row.at] |= read_task(row)
+        moments[row.task.job_id, row.at.replace(microsecond=0)] |= read_task(row)
     return ticks + [Tick(jobs[job_id], at, values) for (job_id, at), values in moments.items()]
 
 

@@ -66,8 +66,8 @@ export function buildLines(curves, metrics, apart, sums) {
     const all = curves.series.filter((one) => one.metric === metric);
     if (!all.length) continue;
     const columns = all.map(({ values }) => values);
-    const many = all.length > 1 && !sums;
-    lines.push({ metric, count: all.length, limit: limitOf(all, sums), values: many ? join(columns, mean) : join(columns, sums ? sum : first) });
+    const count = Math.max(...join(columns, (known) => known.length)), many = count > 1 && !sums;
+    lines.push({ metric, count, limit: limitOf(all, sums), values: join(columns, many ? mean : sums ? sum : first) });
     if (many && metrics.length === 1) bands.push(join(columns, (known) => Math.max(...known)), join(columns, (known) => Math.min(...known)));
     for (const one of all) if (many && (apart.includes(one.name) || apart.includes(one.key))) lines.push({ metric, name: one.name, values: one.values });
   }
@@ -92,11 +92,13 @@ function limitOf(all, sums) {
   return limits.length ? (sums ? sum(limits) : Math.max(...limits)) : null;
 }
 
-/* Mean, peak and how much was seen; begin: since when something could have been seen, end: until when. null of nothing. */
+/* Mean, peak and how much was seen; begin: since when something could have been seen, end: until when. null of nothing.
+ * The first and the last step may be too young to have been seen.
+ */
 export function summarize(curves, { lines, bands }, begin, end) {
   const { values } = lines[0];
-  const since = begin ? Math.max(0, Math.floor((begin - curves.from) / curves.step)) : values.findIndex((value) => value !== null);
-  const until = Math.min(curves.slots, Math.floor((end - curves.from) / curves.step));
+  const since = begin ? Math.max(0, Math.ceil((begin - curves.from) / curves.step)) : values.findIndex((value) => value !== null);
+  const until = Math.min(curves.slots, Math.floor((end - curves.from) / curves.step) - 1);
   const known = values.filter((value) => value !== null);
   if (!known.length) return null;
   const seen = values.slice(Math.max(since, 0), until).filter((value) => value !== null).length;

@@ -114,6 +114,7 @@ export class Plot {
 
   over(u) {
     const { ctx, bbox } = u;
+    ctx.save(); // uPlot remembers its font
     let free = 0;
     for (const { at, words } of this.box.dataset.marks === undefined ? [] : this.marksIn()) {
       const left = u.valToPos(at, "x", true) + 4 * dots();
@@ -125,6 +126,7 @@ export class Plot {
     }
     if (this.shown.limit) this.drawLimit(u);
     this.nameLines(u);
+    ctx.restore();
   }
 
   /* Lines that stand apart have their names under their ends. */

@@ -7,7 +7,8 @@ import { addTick, buildLines, findHoles, readAnswers, roundUp, scaleOf, summariz
 import { Plot, clockOf, show } from "./chart-plot.js";
 
 const SLOTS = 600, LEAST_STEP_S = 10, STALE_S = 30, ROWS = 60, AGAIN_MS = 10_000;
-const now = () => Date.now() / 1000;
+let ahead = 0; // of this clock before the platform's
+const now = () => (Date.now() - ahead) / 1000;
 const iso = (seconds) => new Date(1000 * seconds).toISOString();
 const fill = (words, params) => words.replace(/\{(\w+)\}/g, (whole, name) => params[name] ?? whole);
 
@@ -17,9 +18,10 @@ class LiveCharts extends HTMLElement {
   connectedCallback() {
     const on = (target, name, act) => target.addEventListener(name, act, { signal: this.stop.signal });
     this.stop = new AbortController();
+    ahead = Date.now() - Date.parse(this.dataset.now);
     this.figures = [...this.querySelectorAll("[data-chart]")].map((figure) => this.begin(figure));
     on(document.body, "live:open", () => this.watch());
-    on(document.body, "live:refresh", () => this.load());
+    for (const gap of ["live:refresh", "live:samples-missed"]) on(document.body, gap, () => this.load());
     on(document.body, "live:samples", ({ detail }) => this.hear(detail));
     on(this, "change", ({ target }) => (target.name === "range" ? this.zoom(null) : this.draw()));
     on(this, "click", ({ target }) => target.closest("[data-unzoom]") && this.zoom(null));
@@ -94,6 +96,8 @@ class LiveCharts extends HTMLElement {
     const step = LEAST_STEP_S * Math.ceil((to - from) / SLOTS / LEAST_STEP_S);
     const query = new URLSearchParams({ from: iso(from), to: iso(Math.max(to, from + step)), step });
     try {
+      const csv = this.piece("csv");
+      csv.href = `${this.dataset.urls.split(" ")[0]}?${query}&format=csv`;
       const answers = await Promise.all(this.dataset.urls.split(" ").map((url) => fetchJson(`${url}?${query}`, signal)));
       if (signal.aborted) return;
       this.curves = readAnswers(answers);
@@ -129,7 +133,7 @@ class LiveCharts extends HTMLElement {
     for (const one of known) this.drawOne(one, one === known.at(-1));
     this.tellGaps();
     this.piece("simulated").hidden = !curves.series.some(({ source }) => source === "simulated");
-    this.read(null);
+    this.read(known[0]?.plot.u.cursor.idx);
   }
 
   /* Offers each card or task of many to be drawn apart. Returns the name of the chosen one. */
@@ -144,15 +148,15 @@ class LiveCharts extends HTMLElement {
   drawOne({ figure, box, plot, lines, bands, metrics }, isLast) {
     const { curves } = this, [from, to] = this.span;
     const values = [...lines.map((line) => line.values), ...bands].flat().filter((value) => value !== null);
-    const limit = "free" in figure.dataset ? null : lines[0].limit;
+    const limit = figure.dataset.limitWords ? lines[0].limit : null;
     const begin = this.dataset.begin ? Date.parse(this.dataset.begin) / 1000 : 0;
     const since = begin || curves.from + curves.step * lines[0].values.findIndex((value) => value !== null);
-    const holes = findHoles(curves, lines[0].values, Math.max(since, from), this.isActive ? Math.min(now(), to) : to);
+    const holes = findHoles(curves, lines[0].values, Math.max(since + STALE_S, from), this.isActive ? Math.min(now(), to) : to);
     if (holes.length > this.holes.length) this.holes = holes;
     const most = Math.max(...values, limit ?? 0), scale = scaleOf(metrics[0], most);
     const top = Number(figure.dataset.top) || roundUp(1.02 * most, scale);
     Object.assign(figure, { shownScale: scale, lines });
-    plot.draw({ lines, bands, times: timesOf(curves), holes, marks: this.marks(), limit, limitWords: figure.dataset.limitWords ?? "{limit}", top, span: [from, Math.max(to, from + 60)], scale }, isLast);
+    plot.draw({ lines, bands, times: timesOf(curves), holes, marks: this.marks(), limit, limitWords: figure.dataset.limitWords, top, span: [from, Math.max(to, from + 60)], scale }, isLast);
     const told = summarize(curves, { lines, bands }, Math.max(begin, from) && begin ? Math.max(begin, from) : 0, to);
     figure.querySelector(".chart-says").textContent = told ? this.say(figure, told, lines[0]) : "";
     box.setAttribute("aria-label", `${figure.querySelector("h3").textContent}. ${figure.querySelector(".chart-says").textContent}`);
@@ -186,7 +190,7 @@ class LiveCharts extends HTMLElement {
   tellGaps() {
     const told = this.holes.slice(-3).map(([from, to]) => {
       const why = this.curves.gaps.find((gap) => gap.from < to && gap.to > from)?.why;
-      return `${fill(this.dataset.wordsGap, { from: clockOf(from), to: clockOf(to) })}${why ? `: ${why}` : ""}`;
+      return fill(why ? "{from}–{to}: {why}" : this.dataset.wordsGap, { from: clockOf(from), to: clockOf(to), why });
     });
     this.piece("gaps").replaceChildren(...told.map((words) => Object.assign(document.createElement("li"), { textContent: words })));
   }

@@ -32,6 +32,7 @@ from runtimes.log_store import LogStore
 
 TABS = {
     "overview": gettext_lazy("Overview"),
+    "metrics": gettext_lazy("Metrics"),
     "log": gettext_lazy("Log"),
     "events": gettext_lazy("Events"),
     "spec": gettext_lazy("Spec"),
@@ -272,6 +273,11 @@ class JobDetail:
         return TaskRow(task, not self.is_gang, part, self.view.rights, self.uses.get(task.pk))
 
     # ---- metrics ----
+
+    @property
+    def follows_gang(self) -> bool:
+        """Whether tasks that are slower than others are shown, which changes without events."""
+        return self.tab == "metrics" and self.is_gang and self.has_running_tasks
 
     @cached_property
     def metrics(self) -> JobMetrics:

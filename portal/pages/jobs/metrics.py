@@ -1,19 +1,32 @@
-"""View model of a job's Metrics tab: its curves, with marks for what happened."""
+"""View model of a job's Metrics tab: its curves, with marks for what happened, and who of a gang is slow."""
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from functools import cached_property
 
+import numpy as np
 from django.db.models import Q
+from django.urls import reverse
+from django.utils import timezone
 from django.utils.functional import Promise
+from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from cluster.models import Gpu
 from events.models import Event
 from jobs.models import Job, Task
 from jobs.states import JobState, TaskState
+from monitoring.series.frames import load_frame
+from monitoring.series.keys import Key, Kind
+from monitoring.series.stragglers import LEAST_RANKS, find_stragglers
 from portal.pages.charts import JOB_CHARTS, ChartSet, Mark, list_ranges
+from portal.pages.jobs.view_model import describe_place
+from portal.wording.time_of_day import clock
 
 MOST_MARKS = 200
+LOOKS_BACK = timedelta(hours=2)
+STEP_S = 60
 MARKS: dict[tuple[str, str], Promise] = {
     ("job", JobState.RUNNING): gettext_lazy("start"),
     ("job", JobState.QUEUED): gettext_lazy("queued again"),
@@ -24,8 +37,16 @@ PREEMPTED = gettext_lazy("preempted")
 CHECKPOINT = gettext_lazy("last checkpoint")
 
 
+@dataclass(frozen=True)
+class SlowTask:
+    """A task that holds back its gang, in words. series: its lines in the charts."""
+
+    words: str
+    series: tuple[str, ...]
+
+
 class JobMetrics:
-    """The curves of a job, from its first start on."""
+    """The curves of a job, from its first start on. tasks: of the newest attempt."""
 
     def __init__(self, job: Job, tasks: Sequence[Task], begin: datetime | None):
         self.job = job
@@ -37,17 +58,54 @@ class JobMetrics:
         return self.begin is not None
 
     @cached_property
+    def slow_tasks(self) -> list[SlowTask]:
+        running = [task for task in self.tasks if task.state == TaskState.RUNNING and task.cards]
+        return list_slow_tasks(running) if len(running) >= LEAST_RANKS else []
+
+    @cached_property
     def charts(self) -> ChartSet:
         return ChartSet(
-            urls=[f"/api/v1/jobs/{self.job.public_id}/metrics"],
+            urls=[reverse("api-job-metrics", args=[self.job.public_id])],
             charts=JOB_CHARTS,
             ranges=list_ranges(self.begin, self.job.ended_at),
             watch=self.job.public_id,
             begin=self.begin,
             end=self.job.ended_at,
             marks=build_marks(load_marked_events(self.job), self.tasks),
+            apart=[name for slow in self.slow_tasks for name in slow.series],
             version=str(self.job.attempt),
         )
+
+
+def list_slow_tasks(tasks: Sequence[Task]) -> list[SlowTask]:
+    """Say which of them are slower than the others now, and since when."""
+    ids = dict(Gpu.objects.filter(uuid__in={card["uuid"] for t in tasks for card in t.cards}).values_list("uuid", "pk"))
+    shares = {
+        Key(Kind.SHARE, task.pk, ids[card["uuid"]]): (task, card["compute_percent"] or 100)
+        for task in tasks
+        for card in task.cards
+        if card["uuid"] in ids
+    }
+    frame = load_frame(shares, timezone.now() - LOOKS_BACK, timezone.now(), STEP_S)
+    rows: dict[Task, list] = {}
+    for key, values in frame.values.items():
+        task, percent = shares[key]
+        rows.setdefault(task, []).append(values[0] / percent)
+    found = find_stragglers({task: np.mean(parts, axis=0) for task, parts in rows.items()}, frame.step_s)
+    return [
+        _describe_slow(task, slow.behind, frame.start + slow.since_slot * timedelta(seconds=frame.step_s))
+        for task, slow in found.items()
+    ]
+
+
+def _describe_slow(task: Task, behind: float, since: datetime) -> SlowTask:
+    words = _("%(task)s is %(percent)s %% slower than the others since %(since)s (%(place)s).") % {
+        "task": task.name,
+        "percent": round(100 * behind),
+        "since": clock(since),
+        "place": describe_place(task),
+    }
+    return SlowTask(words, tuple(f"share:{task.uuid.hex}:{card['uuid']}" for card in task.cards))
 
 
 def load_marked_events(job: Job) -> list[Event]:
