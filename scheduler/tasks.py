@@ -9,12 +9,14 @@ from datetime import timedelta
 
 from celery import shared_task
 from django.db import DatabaseError, OperationalError, connection
+from django.utils import timezone
 
 from cluster.models import Node
 from common.steady_clock import steady_now, steady_time
 from events.record_and_publish import clear_hint
 from jobs.models import IdempotencyKey
 from metrics.process import CYCLE_SECONDS, CYCLES, LOOP_SECONDS
+from monitoring.alerts.round import judge_alerts
 from monitoring.samples.ingest import take_samples
 from runtimes.contract.errors import Unavailable
 from scheduler.commit.step_runner import run_steps
@@ -26,6 +28,7 @@ from scheduler.lease import lead, record_success, renew, renewing, take_hint
 from scheduler.loading.change_detection import IdlePeriod, compute_idle_period
 from scheduler.loading.row_cache import ChangeMark, caching, read_change_mark
 from scheduler.loading.snapshots import load_world
+from scheduler.models import Lease
 from scheduler.preview.forecast_recorder import record_forecasts
 from scheduler.reconcile.actions import decode_action, run_actions
 from scheduler.reconcile.round import Poller, reconcile_once
@@ -93,6 +96,16 @@ def sample() -> None:
 
 
 @shared_task
+def alert() -> None:
+    """Judge the alert rules, and tell whom they concern."""
+    _leave_dead_connection()
+    try:
+        judge_alerts({"scheduler_silent_s": _count_silence()})
+    except DatabaseError as failed:  # the next beat retries
+        log.warning("alerts were not judged: %s", failed)
+
+
+@shared_task
 def fetch_images() -> None:
     """Prepull catalogue images."""
     _lead("fetch", lambda epoch: prepull_images(get_runtime(), epoch))
@@ -109,6 +122,12 @@ def sweep() -> None:
     """Delete old idempotency keys."""
     _leave_dead_connection()
     IdempotencyKey.objects.filter(created_at__lt=steady_now() - KEYS_KEPT).delete()
+
+
+def _count_silence() -> float | None:
+    """Return how long ago the last cycle ended; None if none ever did."""
+    last = Lease.objects.filter(name="cycle").values_list("last_ok_at", flat=True).first()
+    return None if last is None else max((timezone.now() - last).total_seconds(), 0.0)
 
 
 def _lead(name: str, act: Callable[[int], None]) -> None:

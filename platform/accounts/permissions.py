@@ -39,6 +39,8 @@ PERMISSIONS: dict[str, frozenset[str]] = {
     "registry.change": frozenset({LEAD, ADMIN}),
     "node.change": frozenset({ADMIN}),
     "pool.change": frozenset({ADMIN}),
+    "alert.acknowledge": frozenset({OWNER, LEAD, ADMIN}),
+    "alert_rule.change": frozenset({ADMIN}),
     "platform.read": frozenset({AUDITOR, ADMIN}),
 }
 

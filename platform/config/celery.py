@@ -47,6 +47,7 @@ app.conf.beat_schedule = {
     "keep_uses": build_schedule_entry(60, "monitoring.tasks.keep"),
     "pack_samples": build_schedule_entry(20, "monitoring.tasks.pack"),
     "tidy_samples": build_schedule_entry(600, "monitoring.tasks.tidy"),
+    "alert": build_schedule_entry(15, "scheduler.tasks.alert"),
     "tally": build_schedule_entry(30, "monitoring.tasks.tally"),
 }
 if settings.TESSERA_SAMPLE_S > 0:

@@ -45,6 +45,8 @@ KINDS: dict[str, Channels] = {
     "about_to_end": Channels(portal=True, mail=True),
     "webhook_disabled": Channels(portal=True, mail=True),
     "quota_changed": Channels(portal=True, mail=False),
+    "alert": Channels(portal=True, mail=True),
+    "alert_ended": Channels(portal=True, mail=False),
 }
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from celery import shared_task
 from django.db import DatabaseError, connection
 
+from monitoring.alerts.round import drop_old_alerts
 from monitoring.series.packing import pack_for
 from monitoring.series.partitions import tidy_partitions
 from monitoring.series.tally import record_tally
@@ -25,8 +26,9 @@ def pack() -> None:
 
 @shared_task
 def tidy() -> None:
-    """Make partitions ahead, drop old ones."""
+    """Make partitions ahead, drop old ones and old alerts."""
     _try(tidy_partitions)
+    _try(drop_old_alerts)
 
 
 @shared_task

@@ -1,6 +1,7 @@
 """The queue of deliveries of events: queued with the event, claimed by the sender, paused while a webhook fails."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 
 from django.db.models import Q
@@ -15,10 +16,24 @@ from webhooks.models import Delivery, Webhook
 KEPT = timedelta(days=30)
 LONGEST_REST_S = 120
 """The longest pause of a webhook, after which it is tried again."""
+ADDRESSED = frozenset({"alert"})
+"""Kinds of objects whose events are queued by who makes them, for whom they name, with words of their own."""
+
+
+@dataclass(frozen=True)
+class Addressed:
+    """An event for one webhook. data: what its body says besides the event."""
+
+    webhook: Webhook
+    event: Event
+    data: dict
 
 
 def queue_deliveries(events: Sequence[Event]) -> None:
     """Queue the deliveries of new events, in their transaction; `settings.TESSERA_EVENT_LISTENERS` names it."""
+    events = [event for event in events if event.kind not in ADDRESSED]
+    if not events:
+        return
     own = Q(team_id__isnull=True, user_id__in={event.owner_id for event in events} - {None})
     of_team = Q(team_id__in={event.team_id for event in events if event.kind in TEAM_KINDS} - {None})
     listening = list(Webhook.objects.filter(own | of_team, disabled_at__isnull=True))
@@ -30,6 +45,22 @@ def queue_deliveries(events: Sequence[Event]) -> None:
     ]
     if wanted:
         Delivery.objects.bulk_create(Delivery(webhook=webhook, event=event, due_at=Now()) for webhook, event in wanted)
+        hint_sender()
+
+
+def list_listening(user_ids: Collection[int], team_ids: Collection[int]) -> list[Webhook]:
+    """Return the webhooks of people and of teams that are not disabled."""
+    own, of_team = Q(team_id__isnull=True, user_id__in=user_ids), Q(team_id__in=team_ids)
+    return list(Webhook.objects.filter(own | of_team, disabled_at__isnull=True))
+
+
+def queue_addressed(addressed: Sequence[Addressed]) -> None:
+    """Queue events for webhooks that were chosen already; their topics are asked here."""
+    wanted = [one for one in addressed if one.webhook.wants(one.event.type)]
+    if wanted:
+        Delivery.objects.bulk_create(
+            Delivery(webhook=one.webhook, event=one.event, data=one.data, due_at=Now()) for one in wanted
+        )
         hint_sender()
 
 

@@ -7,15 +7,29 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
+from django.utils.translation import gettext_lazy as _
 
 from events.models import Event, Outgoing
+
+
+class Format(models.TextChoices):
+    """What the receiver reads."""
+
+    CLOUDEVENTS = "cloudevents", _("CloudEvents: a program of yours")
+    ALERTMANAGER = "alertmanager", _("Alertmanager")
+    SLACK = "slack", _("Slack")
+    TEAMS = "teams", _("Microsoft Teams")
+    DINGTALK = "dingtalk", _("DingTalk")
+    FEISHU = "feishu", _("Feishu (Lark)")
+    WECOM = "wecom", _("WeCom")
 
 
 class Webhook(models.Model):
     """An address that receives events of one person's or team's objects.
 
     user_id: its maker. team_id: null for a personal one. topics: "job" or "job.failed"; empty means all. salt: the
-    secret is derived from it, never stored. rests_until: paused after a failure.
+    secret is derived from it, never stored. sealed: the secret that a chat gave out, "" if none. rests_until: paused
+    after a failure, or to keep to the pace of a chat.
     """
 
     KIND = "webhook"
@@ -25,6 +39,13 @@ class Webhook(models.Model):
     name = models.CharField(max_length=64)
     url = models.CharField(max_length=500)
     topics = ArrayField(models.CharField(max_length=60), default=list)
+    format = models.CharField(
+        max_length=12,
+        choices=Format.choices,
+        default=Format.CLOUDEVENTS,
+        db_default=Format.CLOUDEVENTS,  # the previous version still inserts rows during an upgrade
+    )
+    sealed = models.TextField(blank=True, default="", db_default="")
     salt = models.UUIDField(default=uuid.uuid4)
     created_at = models.DateTimeField(db_default=Now())
     disabled_at = models.DateTimeField(null=True)
@@ -51,10 +72,11 @@ class Webhook(models.Model):
 
 
 class Delivery(Outgoing):
-    """One event for one webhook."""
+    """One event for one webhook. data: what its body says besides the event; null if nothing."""
 
     webhook = models.ForeignKey(Webhook, on_delete=models.CASCADE, related_name="deliveries")
     event = models.ForeignKey(Event, on_delete=models.CASCADE, related_name="+")
+    data = models.JSONField(null=True)
     created_at = models.DateTimeField(db_default=Now())
     tried_at = models.DateTimeField(null=True)
     status = models.PositiveSmallIntegerField(null=True)

@@ -10,6 +10,7 @@ from common.resources import show_duration, show_memory
 from events.models import Event
 from jobs.reason_messages import describe_resize_refusal
 from jobs.states import JobState, TaskState
+from monitoring.models import AlertState
 from portal.wording.resources import list_alternatives
 
 # Recorded by portal.access.task_access.
@@ -97,6 +98,17 @@ SENTENCES: dict[tuple[str, str], str | Promise] = {
     ("window", "deleted"): gettext_lazy("The lending window was deleted"),
     ("user_limit", "limit.made"): gettext_lazy("The limits were set"),
     ("user_limit", "limit.changed"): gettext_lazy("The limits were changed"),
+    ("alert", AlertState.FIRING): gettext_lazy("The alert fires: %(label)s"),
+    ("alert", AlertState.NO_DATA): gettext_lazy("What the alert looks at is not known any more: %(label)s"),
+    ("alert", AlertState.RESOLVED): gettext_lazy("The alert ended: %(label)s"),
+    ("alert", "acknowledged"): gettext_lazy("The alert was acknowledged"),
+    ("alert", "acted"): gettext_lazy("The machine %(node)s was taken out of service"),
+    ("alert", "undone"): gettext_lazy("The machine %(node)s was taken back into service"),
+    ("alert_rule", "made"): gettext_lazy("The alert rule was created"),
+    ("alert_rule", "changed"): gettext_lazy("The alert rule was changed"),
+    ("alert_rule", "deleted"): gettext_lazy("The alert rule was deleted"),
+    ("silence", "made"): gettext_lazy("A silence was made: %(why)s"),
+    ("silence", "ended"): gettext_lazy("The silence was ended"),
     **{(kind, verb): words for kind in ("job", "notebook") for verb, words in SESSIONS.items()},
 }
 

@@ -14,6 +14,7 @@ from django.utils.translation import gettext_lazy
 from common.error_messages import fill_gaps
 from events.models import Notice
 from jobs.reason_messages import describe_end, end_hint
+from portal.wording.alerts import HINTS, describe_subjects, name_rule
 
 # Labels in the settings.
 KIND_LABELS: dict[str, str | Promise] = {
@@ -23,6 +24,8 @@ KIND_LABELS: dict[str, str | Promise] = {
     "about_to_end": gettext_lazy("One of my jobs or notebooks is about to end"),
     "webhook_disabled": gettext_lazy("A webhook of mine or of a team that I lead is disabled"),
     "quota_changed": gettext_lazy("The quota of a team that I lead changes"),
+    "alert": gettext_lazy("An alert fires that concerns me"),
+    "alert_ended": gettext_lazy("An alert that I was told of ends"),
 }
 
 TITLES: dict[str, str | Promise] = {
@@ -32,6 +35,8 @@ TITLES: dict[str, str | Promise] = {
     "about_to_end": gettext_lazy("%(what)s is about to end"),
     "webhook_disabled": gettext_lazy("The webhook %(name)s is disabled"),
     "quota_changed": gettext_lazy("The quota of team %(team)s in pool %(pool)s has changed"),
+    "alert": "%(alert)s",
+    "alert_ended": gettext_lazy("Ended: %(alert)s"),
 }
 WEBHOOK_WHY: dict[str, str | Promise] = {
     "failing": gettext_lazy(
@@ -50,6 +55,8 @@ LOOKS = {
     "about_to_end": ("clock", "idle"),
     "webhook_disabled": ("plug-connected-x", "idle"),
     "quota_changed": ("gauge", "next"),
+    "alert": ("alert-triangle", "fault"),
+    "alert_ended": ("circle-check", "done"),
 }
 # Object kind -> (URL name, its parameter, the notice's column with the value).
 PAGES = {
@@ -57,6 +64,7 @@ PAGES = {
     "notebook": ("notebook", "notebook_id", "label"),
     "webhook": ("webhook", "webhook_id", "object_id"),
     "quota": ("quota", "", ""),
+    "alert": ("alerts", "", ""),
 }
 
 
@@ -88,12 +96,21 @@ def view_notice(row: Notice, verdict: str = "") -> NoticeView:
     params = fill_gaps({name: str(value) for name, value in row.params.items()})
     name = row.params.get("name", "")
     what = _("%(name)s (%(label)s)") % {"name": name, "label": row.label} if name else row.label
+    if row.object_kind == "alert":
+        params["alert"] = _name_alert(row.params)
     title = str(TITLES.get(row.kind, "%(what)s")) % fill_gaps({**params, "what": what})
     text = " ".join(filter(None, (_text(row), verdict)))
     return NoticeView(row, title, text, _path(row), *LOOKS.get(row.kind, ("bell", "")))
 
 
+def _name_alert(params: dict) -> str:
+    rule = name_rule(params.get("rule", ""), params.get("name", ""))
+    return describe_subjects(rule, params.get("subjects", ()), params.get("count", 0))
+
+
 def _text(row: Notice) -> str:
+    if row.kind == "alert":
+        return str(HINTS.get(row.params.get("rule", ""), ""))
     if row.kind == "job_failed":
         reason = row.params.get("reason", "")
         return " ".join(words for words in (describe_end(reason), end_hint(reason)) if words)

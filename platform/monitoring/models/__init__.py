@@ -1,11 +1,30 @@
 """Tables of the monitoring room."""
 
+from monitoring.models.alerts import (
+    Action,
+    Alert,
+    AlertRound,
+    AlertRule,
+    AlertState,
+    Audience,
+    Comparison,
+    Severity,
+    Silence,
+    Subject,
+)
 from monitoring.models.now import CardNow, NodeNow, Source, TaskNow
 from monitoring.models.series import FinePack, HourPack, MinutePack, Pack, PackedUntil, Sample
 from monitoring.models.usage import TaskUse, TaskUseNow
 
 __all__ = [
+    "Action",
+    "Alert",
+    "AlertRound",
+    "AlertRule",
+    "AlertState",
+    "Audience",
     "CardNow",
+    "Comparison",
     "FinePack",
     "HourPack",
     "MinutePack",
@@ -13,7 +32,10 @@ __all__ = [
     "Pack",
     "PackedUntil",
     "Sample",
+    "Severity",
+    "Silence",
     "Source",
+    "Subject",
     "TaskNow",
     "TaskUse",
     "TaskUseNow",

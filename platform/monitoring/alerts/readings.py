@@ -1,0 +1,315 @@
+"""The values that rules look at now, with whom each touches.
+
+A value that is not known, or too old, is None. A kind whose tables cannot be read is left out: not known of any of its
+subjects.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from shutil import disk_usage
+from statistics import median
+from uuid import UUID
+
+from django.conf import settings
+from django.db import DatabaseError, transaction
+from django.utils import timezone
+
+from cluster.models import Agent, Gpu, Node, NodeState, Pool
+from common.resources import GpuAsk, parse_gpu
+from jobs.models import Job, Task
+from jobs.states import TaskState
+from monitoring.alerts.evaluation import Reading
+from monitoring.models import Subject
+from monitoring.samples.newest import CardUse, TaskUse, load_card_uses, load_task_uses
+from monitoring.series.tally import judge_share
+from quotas.models import Holding, Quota
+
+Found = dict[int, Reading]
+KNOWN_SHARE = 0.9
+"""Of a job's cards, or nothing is said of the job."""
+LEAST_TASKS = 3
+"""With fewer there is no usual task to be slower than."""
+PULLS_OF = timedelta(minutes=10)
+WHOLE = 1000
+
+
+def load_readings(wanted: Collection[tuple[str, str]], platform: dict[str, float | None]) -> dict:
+    """Return what is known of the wanted (kind, metric). platform: values that rooms above know."""
+    found: dict[tuple[str, str], Found] = {}
+    for subject, load in LOADERS.items():
+        metrics = {metric for kind, metric in wanted if kind == subject}
+        if metrics and (loaded := _try(load)) is not None:
+            found |= {(subject, metric): rows for metric, rows in loaded.items() if metric in metrics}
+    if any(kind == Subject.PLATFORM for kind, _ in wanted):
+        values = {**(_try(_load_platform) or {}), **platform}
+        found |= {(Subject.PLATFORM, name): {0: Reading("", value)} for name, value in values.items()}
+    return found
+
+
+@dataclass(frozen=True)
+class Held:
+    """A card, or a part of one, that a task holds."""
+
+    task: UUID
+    team: int
+    user: int
+    node: int
+    pool: int
+    gpu: int
+    uuid: str
+    milli: int
+    compute: int
+
+
+def load_held() -> list[Held]:
+    fields = ("task", "team", "user", "node", "pool", "gpu", "gpu__uuid", "gpu_milli", "gpu_compute_percent")
+    return [Held(*row) for row in Holding.objects.live().filter(gpu__isnull=False).values_list(*fields)]
+
+
+def _load_cards() -> dict[str, Found]:
+    fields = ("pk", "node__name", "index", "node", "pool", "memory_mib", "healthy")
+    rows = list(Gpu.objects.present().values_list(*fields))
+    uses, touched = load_card_uses(row[0] for row in rows), _group(load_held(), lambda held: held.gpu)
+    found: dict[str, Found] = defaultdict(dict)
+    for pk, node_name, index, node, pool, memory_mib, healthy in rows:
+        use, (users, teams) = uses.get(pk), touched[pk]
+        for metric, value in _read_card(use, memory_mib, healthy).items():
+            found[metric][pk] = Reading(f"{node_name}:{index}", value, users, teams, pool, node)
+    return found
+
+
+def _read_card(use: CardUse | None, memory_mib: int, healthy: bool) -> dict[str, float | None]:
+    names = "busy_percent", "used_mib", "temperature_c", "power_w"
+    busy, used, celsius, watts = (getattr(use, name, None) for name in names)
+    return {
+        "gpu_busy_percent": busy,
+        "gpu_memory_percent": None if used is None or not memory_mib else 100 * used / memory_mib,
+        "temperature_c": celsius,
+        "power_w": watts,
+        "faulty": float(not healthy),
+    }
+
+
+def _load_nodes() -> dict[str, Found]:
+    now = timezone.now()
+    agents = dict(Agent.objects.filter(revoked_at=None).values_list("node_name", "reported_at"))
+    touched = _group_nodes()
+    found: dict[str, Found] = defaultdict(dict)
+    for node in Node.objects.present():
+        users, teams = touched[node.pk]
+        values = {
+            "silent_s": _count_silence(agents.get(node.name, node.last_seen_at), now),
+            "not_ready": float(node.state == NodeState.NOT_READY),
+        }
+        for metric, value in values.items():
+            found[metric][node.pk] = Reading(node.name, value, users, teams, node.pool_id, node.pk)
+    return found
+
+
+def _count_silence(heard_at: datetime | None, now: datetime) -> float | None:
+    """None: an agent that was let in and has not reported yet."""
+    return None if heard_at is None else max((now - heard_at).total_seconds(), 0.0)
+
+
+def _group_nodes() -> dict[int, tuple[frozenset[int], frozenset[int]]]:
+    rows = Holding.objects.live().values_list("node", "user", "team").distinct()
+    users, teams = defaultdict(set), defaultdict(set)
+    for node, user, team in rows:
+        users[node].add(user)
+        teams[node].add(team)
+    return defaultdict(
+        lambda: (frozenset(), frozenset()), {node: (frozenset(users[node]), frozenset(teams[node])) for node in users}
+    )
+
+
+def _load_tasks() -> dict[str, Found]:
+    tasks = list(Task.objects.filter(state=TaskState.RUNNING).select_related("job"))
+    uses = load_task_uses(task.pk for task in tasks)
+    found: dict[str, Found] = {"memory_percent": {}, "cpu_percent": {}}
+    for task in tasks:
+        use = uses.get(task.pk)
+        for metric, used, held in (
+            ("memory_percent", use.memory_mib if use else None, task.memory_mib),
+            ("cpu_percent", use.cpu_milli if use else None, task.cpu_milli),
+        ):
+            value = None if used is None or not held else 100 * used / held
+            found[metric][task.pk] = _read_of_job(task.job, f"{task.job.public_id} {task.name}", value, task.node_id)
+    return found
+
+
+def _load_jobs() -> dict[str, Found]:
+    return {**_load_running_jobs(), **_load_waiting_jobs()}
+
+
+def _load_running_jobs() -> dict[str, Found]:
+    tasks = list(Task.objects.filter(state=TaskState.RUNNING).select_related("job"))
+    held = defaultdict(list)
+    for one in load_held():
+        held[one.task].append(one)
+    uses = load_task_uses(task.pk for task in tasks if task.uuid in held)
+    cards = load_card_uses({one.gpu for some in held.values() for one in some})
+    of_job: dict[Job, list[list[float | None]]] = defaultdict(list)
+    gpus: dict[int, float] = defaultdict(float)
+    for task in tasks:
+        if task.uuid in held:
+            shares = [find_share_percent(uses.get(task.pk), one, cards.get(one.gpu)) for one in held[task.uuid]]
+            of_job[task.job].append(shares)
+            gpus[task.job_id] += sum(one.milli for one in held[task.uuid]) / WHOLE
+    found: dict[str, Found] = {"gpu_busy_percent": {}, "straggler_percent": {}}
+    for job, by_task in of_job.items():
+        mean, slow = compute_mean([value for shares in by_task for value in shares]), compute_straggling(by_task)
+        found["gpu_busy_percent"][job.pk] = _read_of_job(job, job.public_id, mean, gpus=gpus[job.pk])
+        found["straggler_percent"][job.pk] = _read_of_job(job, job.public_id, slow, gpus=gpus[job.pk])
+    return found
+
+
+def find_share_percent(task: TaskUse | None, held: Held, card: CardUse | None) -> float | None:
+    """Return how busy a share is, of its own time. Who holds a whole card does all that the card does."""
+    share = task.shares.get(held.uuid) if task else None
+    if share is not None and share.busy_percent is not None:
+        return min(100 * share.busy_percent / (held.compute or 100), 100.0)
+    return card.busy_percent if held.milli >= WHOLE and card is not None else None
+
+
+def compute_mean(values: list[float | None]) -> float | None:
+    """Return the mean of what is known; None if that is too little to say anything."""
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known and len(known) >= KNOWN_SHARE * len(values) else None
+
+
+def compute_straggling(by_task: list[list[float | None]]) -> float | None:
+    """Return by how many percent the least busy task is below the median; None if a task is not known."""
+    means = [compute_mean(shares) for shares in by_task]
+    known = [mean for mean in means if mean is not None]
+    if len(known) < max(len(means), LEAST_TASKS):
+        return None
+    usual = median(known)
+    return 0.0 if usual <= 0 else 100 * (usual - min(known)) / usual
+
+
+def _load_waiting_jobs() -> dict[str, Found]:
+    now = timezone.now()
+    found: dict[str, Found] = {"waiting_s": {}, "impossible": {}}
+    for job in Job.objects.waiting().filter(held_at=None):
+        due = max(job.queued_at, job.not_before or job.queued_at)
+        cannot = any(reason.get("code") == "impossible" for reason in job.wait_reasons)
+        waited = max((now - due).total_seconds(), 0.0)
+        found["waiting_s"][job.pk] = _read_of_job(job, job.public_id, waited)
+        found["impossible"][job.pk] = _read_of_job(job, job.public_id, float(cannot))
+    return found
+
+
+def _load_teams() -> dict[str, Found]:
+    held = Holding.objects.live().totals_by("team", "pool")
+    wanted: dict[tuple[int, int], float] = defaultdict(float)
+    for job in Job.objects.waiting().filter(held_at=None):
+        wanted[job.team_id, job.pool_id] += count_cards(job)
+    idle, names = _count_idle(lambda one: one.team), {}
+    missing: dict[int, float] = defaultdict(float)
+    for quota in Quota.objects.filter(gpu_milli_guarantee__gt=0).select_related("team"):
+        key = quota.team_id, quota.pool_id
+        below = (quota.gpu_milli_guarantee - held.get(key, (0, 0, 0))[0]) / WHOLE
+        missing[quota.team_id] += max(min(below, wanted[key]), 0.0)
+        names[quota.team_id] = quota.team.name
+    for quota in Quota.objects.select_related("team"):
+        names[quota.team_id] = quota.team.name
+    return {
+        "missing_gpus": {pk: _read_of_team(pk, names[pk], value) for pk, value in missing.items()},
+        "idle_gpus": {pk: _read_of_team(pk, name, idle.get(pk, 0.0)) for pk, name in names.items()},
+    }
+
+
+def count_cards(job: Job) -> float:
+    """Return how many cards a waiting job asks for at least; a slice by memory counts as a card."""
+    return sum(role["min"] * _count_asked(parse_gpu(role["request"]["gpu"])) for role in job.gang)
+
+
+def _count_asked(ask: GpuAsk) -> float:
+    return ask.part[0] / ask.part[1] if ask.part is not None else float(ask.count or ask.is_slice)
+
+
+def _load_pools() -> dict[str, Found]:
+    waiting: dict[int, int] = defaultdict(int)
+    for job in Job.objects.waiting().filter(held_at=None):
+        for pool in job.pool_ids:
+            waiting[pool] += 1
+    cards: dict[int, list[bool]] = defaultdict(list)
+    for pool, healthy in Gpu.objects.present().values_list("pool", "healthy"):
+        cards[pool].append(healthy)
+    idle = _count_idle(lambda one: one.pool)
+    found: dict[str, Found] = defaultdict(dict)
+    for pool_id, name in Pool.objects.values_list("pk", "name"):
+        all_cards = cards[pool_id]
+        values = {
+            "waiting_jobs": float(waiting[pool_id]),
+            "faulty_percent": 100 * all_cards.count(False) / len(all_cards) if all_cards else None,
+            "idle_gpus": idle.get(pool_id, 0.0),
+        }
+        for metric, value in values.items():
+            found[metric][pool_id] = Reading(name, value, pool=pool_id)
+    return found
+
+
+def _count_idle(key: Callable[[Held], int]) -> dict[int, float]:
+    """Return how many cards are known to be held and idle, by team or pool."""
+    held = load_held()
+    ids = dict(Task.objects.filter(uuid__in={one.task for one in held}).values_list("uuid", "pk"))
+    uses, cards = load_task_uses(ids.values()), load_card_uses({one.gpu for one in held})
+    counts: dict[int, float] = defaultdict(float)
+    for one in held:
+        percent = find_share_percent(uses.get(ids.get(one.task, 0)), one, cards.get(one.gpu))
+        if judge_share(one.milli, 100, (percent, "")) == "idle":
+            counts[key(one)] += one.milli / WHOLE
+    return counts
+
+
+def _load_platform() -> dict[str, float | None]:
+    made = next(path for path in (settings.TESSERA_DATA, *settings.TESSERA_DATA.parents) if path.exists())
+    disk = disk_usage(made)
+    failed = Task.objects.filter(
+        state=TaskState.FAILED, reason="image_pull", ended_at__gt=timezone.now() - PULLS_OF
+    ).values_list("job__user")
+    return {
+        "disk_used_percent": 100 * (disk.total - disk.free) / disk.total,
+        "image_pull_people": float(failed.distinct().count()),
+    }
+
+
+def _read_of_job(job: Job, label: str, value: float | None, node: int | None = None, gpus: float = 0.0) -> Reading:
+    return Reading(label, value, frozenset({job.user_id}), frozenset({job.team_id}), job.pool_id, node, gpus)
+
+
+def _read_of_team(pk: int, name: str, value: float | None) -> Reading:
+    return Reading(name, value, teams=frozenset({pk}))
+
+
+def _group(rows: Iterable[Held], key: Callable[[Held], int]) -> dict[int, tuple[frozenset[int], frozenset[int]]]:
+    """Return whose work, and of which teams, is on each card."""
+    users, teams = defaultdict(set), defaultdict(set)
+    for row in rows:
+        users[key(row)].add(row.user)
+        teams[key(row)].add(row.team)
+    return defaultdict(
+        lambda: (frozenset(), frozenset()), {pk: (frozenset(users[pk]), frozenset(teams[pk])) for pk in users}
+    )
+
+
+def _try(load: Callable[[], dict]) -> dict | None:
+    """None: the tables are broken or locked; alerts then stand as not known."""
+    try:
+        with transaction.atomic():
+            return load()
+    except DatabaseError:
+        return None
+
+
+LOADERS: dict[str, Callable[[], dict[str, Found]]] = {
+    Subject.CARD: _load_cards,
+    Subject.NODE: _load_nodes,
+    Subject.TASK: _load_tasks,
+    Subject.JOB: _load_jobs,
+    Subject.TEAM: _load_teams,
+    Subject.POOL: _load_pools,
+}
