@@ -5,7 +5,6 @@ Nothing waits for this, and nothing is decided by it: if it fails, jobs queue, s
 
 import logging
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from math import ceil
@@ -23,6 +22,7 @@ from monitoring.samples.growth import mean_per_s, mean_percent
 from monitoring.samples.history import sample_card, sample_shares, sample_task
 from monitoring.samples.wire import Body, Sampled, TaskSampled, Tick, read_body
 from monitoring.series.store import keep_samples
+from monitoring.upsert import upsert
 from monitoring.usage.moving import move_uses
 
 log = logging.getLogger("tessera.samples")
@@ -40,8 +40,7 @@ TASK_RATES = {
     "net_tx_kib_s": "net_tx_kib",
 }
 """How fast a task's totals grow in a second."""
-CARD_FIELDS = [field.name for field in CardNow._meta.fields if field.name != "gpu"]
-TASK_FIELDS = [field.name for field in TaskNow._meta.fields if field.name != "task"]
+TASK_UNUSED = [field.name for field in Task._meta.fields if field.name not in ("id", "uuid", "cards")]
 
 
 @dataclass(frozen=True)
@@ -59,12 +58,11 @@ def take_samples(node: Node, sent: object) -> Taken:
     """
     body = read_body(sent)
     with transaction.atomic():
-        NodeNow.objects.get_or_create(node=node)
-        now = NodeNow.objects.select_for_update().get(node=node)
+        now = _lock(node)
         ticks = _choose_new(now, body)
         if ticks:
             _begin_run(now, body.run, ticks)
-            gpus = {gpu.uuid: gpu for gpu in Gpu.objects.present().filter(node=node)}
+            gpus = {gpu.uuid: gpu for gpu in Gpu.objects.present().filter(node=node).select_related("now")}
             samples = _store_cards(gpus, now.term, ticks, body.refused)
             samples += _store_tasks(node, gpus, now.term, ticks, body.refused)
             keep_samples(samples)
@@ -85,6 +83,12 @@ def get_sample_pace() -> int:
     return max(settings.TESSERA_SAMPLE_S, ceil(agents / BODIES_PER_S))
 
 
+def _lock(node: Node) -> NodeNow:
+    while (now := NodeNow.objects.select_for_update().filter(node=node).first()) is None:
+        NodeNow.objects.bulk_create([NodeNow(node=node)], ignore_conflicts=True)
+    return now
+
+
 def _choose_new(now: NodeNow, body: Body) -> list[Tick]:
     """Return the ticks that were not taken yet, each once, oldest first."""
     if not body.run or (body.run == now.run_before and body.run != now.run):
@@ -97,14 +101,15 @@ def _begin_run(now: NodeNow, run: str, ticks: list[Tick]) -> None:
     if run != now.run:
         now.run, now.run_before, now.term = run, now.run, now.term + 1
     now.seq = ticks[-1].seq
-    now.save()
+    upsert([now], "node_id")
 
 
 def _store_cards(gpus: dict[str, Gpu], term: int, ticks: list[Tick], refused: Counter[str]) -> list[Sample]:
     """Move the cards on to their newest values; return what to keep of each tick."""
     named = {uuid for tick in ticks for uuid in tick.cards}
     refused.update({"card of another machine": len(named - gpus.keys())} if named - gpus.keys() else {})
-    rows = {row.gpu_id: row for row in CardNow.objects.filter(gpu__in=[gpus[uuid] for uuid in named & gpus.keys()])}
+    known = [gpus[uuid] for uuid in named & gpus.keys()]
+    rows = {gpu.pk: gpu.now for gpu in known if hasattr(gpu, "now")}
     samples = []
     for tick in ticks:
         at = _when(tick.age_ms)
@@ -113,9 +118,7 @@ def _store_cards(gpus: dict[str, Gpu], term: int, ticks: list[Tick], refused: Co
                 before = rows.get(gpu.pk)
                 rows[gpu.pk] = _next_card(gpu, before, sampled, tick, term, at)
                 samples.append(sample_card(before, rows[gpu.pk]))
-    CardNow.objects.bulk_create(
-        _in_order(rows.values()), update_conflicts=True, unique_fields=["gpu"], update_fields=CARD_FIELDS
-    )
+    upsert(rows.values(), "gpu_id")
     return samples
 
 
@@ -130,9 +133,10 @@ def _next_card(gpu: Gpu, before: CardNow | None, sampled: Sampled, tick: Tick, t
 def _store_tasks(node: Node, gpus: dict[str, Gpu], term: int, ticks: list[Tick], refused: Counter[str]) -> list[Sample]:
     """Move the tasks on to their newest values; return what to keep of each tick."""
     named = {uuid for tick in ticks for uuid in tick.tasks}
-    tasks = {task.uuid: task for task in Task.objects.filter(node=node, uuid__in=named).only("pk", "uuid", "cards")}
+    found = Task.objects.filter(node=node, uuid__in=named).select_related("now").defer(*TASK_UNUSED)
+    tasks = {task.uuid: task for task in found}
     refused.update({"task of another machine": len(named - tasks.keys())} if named - tasks.keys() else {})
-    rows = {row.task_id: row for row in TaskNow.objects.filter(task__in=tasks.values())}
+    rows = {task.pk: task.now for task in tasks.values() if hasattr(task, "now")}
     gpu_ids = {uuid: gpu.pk for uuid, gpu in gpus.items()}
     samples: list[Sample] = []
     for tick in ticks:
@@ -142,9 +146,7 @@ def _store_tasks(node: Node, gpus: dict[str, Gpu], term: int, ticks: list[Tick],
                 row = rows[task.pk] = _next_task(task, before, sampled, tick, term, refused)
                 samples += filter(None, [sample_task(before, row, sampled.age_ms)])
                 samples += sample_shares(before, row, gpu_ids)
-    TaskNow.objects.bulk_create(
-        _in_order(rows.values()), update_conflicts=True, unique_fields=["task"], update_fields=TASK_FIELDS
-    )
+    upsert(rows.values(), "task_id")
     return samples
 
 
@@ -189,8 +191,3 @@ def _when(age_ms: int) -> datetime:
 
 def _limit(rate: int | None) -> int | None:
     return None if rate is None else min(rate, MOST_RATE)
-
-
-def _in_order(rows: Iterable) -> list:
-    """Sort rows by key, so that two callers cannot deadlock."""
-    return sorted(rows, key=lambda row: row.pk)

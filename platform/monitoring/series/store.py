@@ -13,6 +13,7 @@ from monitoring.series.grid import Array, coarsen, spread
 from monitoring.series.keys import COLUMNS, Key, Kind
 from monitoring.series.packs import pack, unpack
 from monitoring.series.tiers import RAW, Tier
+from monitoring.upsert import insert_missing
 
 LONGEST_SPAN = timedelta(seconds=120)
 """A sample says nothing of a longer time before it."""
@@ -44,7 +45,7 @@ class Keys:
 
 def keep_samples(samples: list[Sample]) -> None:
     """Insert samples; those that are there already stay."""
-    Sample.objects.bulk_create(samples, ignore_conflicts=True)
+    insert_missing(samples)
 
 
 def read_blocks(tier: Tier, keys: Keys, start: datetime, end: datetime) -> dict[Key, Block]:

@@ -19,6 +19,7 @@ from cluster.models import Node
 from monitoring.models import Source, TaskUseNow
 from monitoring.models.usage import Use
 from monitoring.samples.wire import Sampled, TaskSampled, Tick
+from monitoring.upsert import upsert
 from monitoring.usage.counting import Count, Reading, continue_count, count_card, count_host
 from quotas.models import Holding
 
@@ -67,12 +68,7 @@ def _move_uses(node: Node, run: str, ticks: Sequence[Tick]) -> None:
                 moved[row.pk] = count_host(before, reading)
             else:
                 moved[row.pk] = count_card(before, reading, row.gpu_compute_percent)
-    TaskUseNow.objects.bulk_create(
-        [TaskUseNow(holding_id=pk, **_dump(moved[pk])) for pk in sorted(moved)],
-        update_conflicts=True,
-        unique_fields=["holding"],
-        update_fields=COLUMNS,
-    )
+    upsert([TaskUseNow(holding_id=pk, **_dump(count)) for pk, count in moved.items()], "holding_id")
 
 
 def find_count(holding: Holding) -> Count | None:
