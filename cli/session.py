@@ -15,7 +15,7 @@ from cli.failures import USAGE, Failure
 from cli.http.credentials import find_server, read_token
 from cli.http.transport import Client, compare_versions
 from cli.output.safe_text import plain, width
-from cli.output.table import Column, lay_out, terminal_width
+from cli.output.table import Column, lay_out, terminal_width, write_csv
 
 
 class Output(StrEnum):
@@ -23,6 +23,7 @@ class Output(StrEnum):
     json = "json"
     yaml = "yaml"
     name = "name"
+    csv = "csv"
 
 
 @dataclass
@@ -102,6 +103,9 @@ class Session:
     def show_table(
         self, answer: Any, names: Sequence[str], columns: Sequence[Column], rows: Sequence[Sequence[str]], empty: str
     ) -> None:
+        if self.output is Output.csv:
+            self._print_lines(write_csv([[column.title for column in columns], *rows]))
+            return
         lines = lay_out(columns, rows, terminal_width()) if rows else []
         self.show(answer, names, lines)
         if not rows and self.output is Output.table:

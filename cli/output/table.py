@@ -1,5 +1,7 @@
 """Aligned columns, cut to the terminal's width."""
 
+import csv
+import io
 import os
 import shutil
 import sys
@@ -33,6 +35,12 @@ def lay_out(columns: Sequence[Column], rows: Sequence[Sequence[str]], most: int)
     if most:
         widths = _squeeze(columns, widths, most - GAP * (len(columns) - 1))
     return [_line(columns, widths, row) for row in cells]
+
+
+def write_csv(rows: Sequence[Sequence[str]]) -> list[str]:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([plain(cell) for cell in row] for row in rows)
+    return text.getvalue().splitlines()
 
 
 def _squeeze(columns: Sequence[Column], widths: list[int], room: int) -> list[int]:

@@ -35,6 +35,7 @@ SCOPES = (
     "files:write",
     "tokens:write",
     "webhooks:write",
+    "reports:read",
     "metrics:scrape",
     "metrics:tasks",
 )

@@ -40,6 +40,7 @@ NAV = (
     NavItem("cluster", _("Cluster"), "server-2", ("/cluster/", "/nodes/")),
     NavItem("gpu_map", _("GPU map"), "layout-grid", ("/cluster/gpus/",)),
     NavItem("quota", _("Quota"), "gauge", ("/quota/",)),
+    NavItem("reports", _("Reports"), "chart-pie", ("/reports/",)),
     NavItem("tokens", _("Settings"), "tools", ("/settings/",)),
 )
 CONSOLE = NavItem("admin:index", _("Console"), "adjustments", ("/console/",))

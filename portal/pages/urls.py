@@ -4,7 +4,7 @@ from django.urls import path
 
 from cluster.nodes import cordon_node, drain_node, uncordon_node
 from jobs.control import hold_job, release_job, retry_job, stop_job
-from portal.pages import apps, frame, home, terminal
+from portal.pages import apps, frame, home, reports, terminal
 from portal.pages.account import notices, ssh_keys, webhooks
 from portal.pages.account import sign_in_and_tokens as account
 from portal.pages.cluster import queue, quota
@@ -53,6 +53,8 @@ urlpatterns = [
     path("nodes/<str:name>/drain", cluster.change_service, {"service": drain_node}, name="node_drain"),
     path("nodes/<str:name>/uncordon", cluster.change_service, {"service": uncordon_node}, name="node_uncordon"),
     path("quota/", quota.show_quota, name="quota"),
+    path("reports/", reports.show_reports, name="reports"),
+    path("reports/usage.csv", reports.download_usage, name="reports_usage"),
     path("files/", files.show_home, name="files"),
     path("files/team/<str:name>/", files.show_team, name="files_team"),
     path("files/view", files.view_file, name="file_view"),

@@ -17,6 +17,33 @@ def meter_bar(meter: Meter) -> SafeString:
     return draw_bar([(meter.tone, meter.percent)])
 
 
+@register.simple_tag
+def parts_bar(parts: list[tuple[str, float]]) -> SafeString:
+    """Draw what held time was, in percent of it, beside its figures."""
+    return draw_bar(parts)
+
+
+@register.simple_tag
+def swatch(tone: str) -> SafeString:
+    return format_html(
+        '<svg class="usage-swatch" aria-hidden="true"><rect class="m-{}" width="100%" height="100%"/></svg>', tone
+    )
+
+
+@register.simple_tag
+def day_bars(bars: list[tuple[float, list[tuple[str, float]]]]) -> SafeString:
+    """Draw bars side by side, each (height in percent, its parts); the table beside them says the same."""
+    wide, drawn = 100 / max(len(bars), 1), []
+    for i, (height, parts) in enumerate(bars):
+        top = 100.0
+        for tone, percent in parts:
+            high = percent * height / 100
+            top -= high
+            drawn.append((tone, f"{(i + 0.1) * wide:.4g}%", f"{top:.4g}%", f"{0.8 * wide:.4g}%", f"{high:.4g}%"))
+    boxes = format_html_join("", '<rect class="m-{}" x="{}" y="{}" width="{}" height="{}"/>', drawn)
+    return format_html('<svg class="day-bars" aria-hidden="true">{}</svg>', boxes)
+
+
 def draw_bar(parts: list[tuple[str, float]]) -> SafeString:
     """Draw parts of 100 % beside one another. Each is (tone, percent)."""
     begin, drawn = 0.0, []

@@ -102,8 +102,8 @@ def describe_advice(verdict: Verdict, *, running: bool) -> str:
         names = {"size": describe_gpu(parse_gpu(value)), "memory": show_memory(verdict.params["size_mib"])}
         return (_("%(size)s (%(memory)s) fits.") if running else _("%(size)s (%(memory)s) would have fitted.")) % names
     if verdict.advice.field == "cpu":
-        cores = show_cpu(int(verdict.advice.amount))
-        return _("Ask for %(cores)s CPU cores in each task, or keep the data on the machine.") % {"cores": cores}
+        words = _("Ask for %(cores)s CPU cores in each task, or keep the data on the machine.")
+        return words % {"cores": value}
     if verdict.advice.field == "memory":
         return _("Ask for %(memory)s in each task.") % {"memory": value}
     return _("With time: %(time)s it can start sooner, before others that may take longer.") % {"time": value}
@@ -129,13 +129,13 @@ def describe_efficiency(verdicts: Sequence[Verdict]) -> str:
 
 
 def describe_hours(hours: float) -> str:
-    return _("%(hours)s GPU-hours") % {"hours": show_hours(hours)}
+    return _("%(hours)s GPU-hours not needed") % {"hours": show_hours(hours)}
 
 
 def show_hours(hours: float) -> str:
     """Format with as many digits as say something: "1,240", "31.4", "0.25", "0"."""
-    digits = 0 if hours >= 100 else 1 if hours >= 10 else 2
-    return number_format(round(hours, digits) if digits else round(hours), force_grouping=True)
+    digits = 0 if hours >= 100 or hours < 0.005 else 1 if hours >= 10 else 2
+    return number_format(round(hours, digits), digits, force_grouping=True)
 
 
 def describe_coverage(use: JobUse) -> str:

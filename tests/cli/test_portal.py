@@ -117,6 +117,19 @@ def test_eff_shows_how_well_a_job_uses_what_it_holds(ada, running):
     assert any(line.startswith("Seen 100 % of the time; held 2.50 GPU-hours: active 2.50, idle 0.00") for line in lines)
 
 
+def test_usage_sums_gpu_hours_and_writes_csv(ada, running):
+    make.use(running.newest_tasks.get(), hours=8, seen=0.75)
+    shown = ada("usage", "--by", "pool")
+    assert [line.split() for line in shown.stdout.splitlines()] == [
+        ["POOL", "HELD", "ACTIVE", "ACTIVE", "%", "PAUSED", "IDLE", "UNKNOWN", "TASKS"],
+        ["dev", "2.00", "1.50", "75", "%", "0.00", "0.00", "0.50", "1"],
+    ]
+    assert "complete up to" in shown.stderr and "simulated" in shown.stderr
+    assert ada("usage", "-o", "csv").stdout.splitlines()[1].startswith("nlp,2.0")
+    assert ada("ps", "-o", "csv").stdout.startswith("ID,NAME,STATE")
+    assert "must be before the end" in ada("usage", "--from", "2030-01-01").stderr
+
+
 def test_why_names_the_reason(ada, cast):
     job = make.job(cast.ada, name="waits")
     Job.objects.filter(pk=job.pk).update(

@@ -77,9 +77,12 @@ def test_no_rule_holds_at_its_limit(use):
 
 
 def test_the_costliest_is_first_and_what_says_less_is_left_out():
-    low = card(busy_ms=0, peak_mib=900, tail_ms=9 * HOUR)
-    assert codes(job(low)) == ["low_activity", "idle_tail", "too_much_memory"]
-    assert codes(job(replace(low, of_card=True, peak_mib=0)))[0] == "low_activity"
+    low = card(busy_ms=0, peak_mib=900, tail_ms=4 * HOUR)
+    found = {verdict.code: verdict.gpu_hours for verdict in judge(job(low))}
+    assert found == {"too_much_memory": pytest.approx(3.75), "low_activity": 3, "idle_tail": 2}  # 5 GPU-hours in all
+    assert list(found) == ["too_much_memory", "low_activity", "idle_tail"]
+    assert codes(job(replace(low, of_card=True, peak_mib=0)))[0] != "never_used"
+    assert codes(job(card(busy_ms=HOUR, tail_ms=9 * HOUR))) == ["idle_tail"]  # before, it was busy
     assert codes(job(card(busy_ms=HOUR), hosts=[host(cpu_ms=39 * HOUR)])) == ["starved"]
 
 

@@ -182,10 +182,16 @@ def _find_never_used(use: JobUse, limits: Limits) -> Verdict | None:
 
 
 def _find_low_activity(use: JobUse, limits: Limits) -> Verdict | None:
-    busy = use.busy_percent
-    if busy is None or busy >= limits.low_percent:
+    """The idle tail is a verdict of its own: here the time before it counts."""
+    tail_ms = use.tail_ms if _find_idle_tail(use, limits) else 0
+    worked_ms = use.ran_ms - tail_ms
+    if use.busy_percent is None or worked_ms < limits.least_ms:
         return None
-    return Verdict("low_activity", use.sum_hours("held_ms") * (100 - busy) / 100, {"percent": busy})
+    busy = min(use.busy_percent * use.ran_ms / worked_ms, 100.0)
+    if busy >= limits.low_percent:
+        return None
+    hours = use.sum_hours("held_ms") * worked_ms / use.ran_ms * (100 - busy) / 100
+    return Verdict("low_activity", hours, {"percent": busy, "tail_ms": tail_ms})
 
 
 def _find_idle_tail(use: JobUse, limits: Limits) -> Verdict | None:

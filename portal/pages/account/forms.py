@@ -20,6 +20,7 @@ SCOPE_WORDS = {
     "files:write": _("Upload, move and delete files"),
     "tokens:write": _("Create and revoke tokens and SSH keys"),
     "webhooks:write": _("Create, change and delete webhooks"),
+    "reports:read": _("Read the GPU time of your teams"),
     "metrics:scrape": _("Read the metrics of the platform, if you are an administrator or auditor"),
     "metrics:tasks": _("Read also the metrics of each running task"),
 }

@@ -1,0 +1,54 @@
+"""GPU time of the teams that a person sees, for page, API and CSV."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import islice
+
+from accounts.models import User
+from common.errors import FieldError, InvalidInput
+from monitoring.usage.report import Period, Sums, sum_days, sum_usage
+from portal.access.redacted_rows import team_ids_in_sight
+
+LONGEST = timedelta(days=800)
+MOST_GROUPS = 1000
+MOST_DAYS = 92
+"""Of a chart; longer periods are cut into weeks."""
+
+
+@dataclass(frozen=True)
+class UsageReport:
+    """groups: the largest first. rest: of further ones, None if there are none."""
+
+    by: str
+    period: Period
+    complete_to: datetime
+    groups: dict[str, Sums]
+    rest: Sums | None
+    total: Sums
+
+
+def load_usage_report(user: User, by: str, period: Period, now: datetime) -> UsageReport:
+    """Return the GPU time of a period by key of monitoring.usage.report.GROUPS. Raises InvalidInput."""
+    check_period(period)
+    found = sum_usage(by, period, now, team_ids_in_sight(user))
+    rest = list(islice(found.values(), MOST_GROUPS, None))
+    groups = dict(islice(found.items(), MOST_GROUPS))
+    total = sum(found.values(), Sums())
+    return UsageReport(by, period, min(period.ends, now), groups, sum(rest, Sums()) if rest else None, total)
+
+
+def load_usage_by_day(user: User, period: Period, now: datetime) -> list[tuple[Period, Sums]]:
+    """Return the sums of each day of a period up to now, or of each week of a long one."""
+    step = timedelta(days=1 if period.ends - period.begins <= timedelta(days=MOST_DAYS) else 7)
+    parts, at = [], period.begins
+    while at < min(period.ends, now):
+        parts.append(Period(at, min(at + step, period.ends)))
+        at += step
+    return list(zip(parts, sum_days(parts, now, team_ids_in_sight(user)), strict=True))
+
+
+def check_period(period: Period) -> None:
+    if period.begins >= period.ends:
+        raise InvalidInput([FieldError("/from", "time_not_before", {"to": period.ends.isoformat()})])
+    if period.ends - period.begins > LONGEST:
+        raise InvalidInput([FieldError("/from", "time_too_long", {"most_days": LONGEST.days})])

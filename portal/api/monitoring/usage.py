@@ -1,0 +1,120 @@
+"""API of GPU time by team, person, pool, model or job."""
+
+from datetime import timedelta
+from typing import Any
+
+from django.utils import timezone
+from drf_spectacular.utils import OpenApiResponse, extend_schema
+from rest_framework import serializers
+from rest_framework.renderers import BaseRenderer, JSONRenderer
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from monitoring.usage.report import GROUPS, Period, Sums
+from portal.access.usage_reports import UsageReport, load_usage_report
+from portal.api.view import ApiView, read_query
+from portal.wording.usage_report import list_hours, write_usage_csv
+
+USUAL = timedelta(days=30)
+
+
+class UsageQuery(serializers.Serializer):
+    """from, to: moments or days, in UTC; the last 30 days if left out."""
+
+    by = serializers.ChoiceField(choices=list(GROUPS), default="team")
+    to = serializers.DateTimeField(required=False)
+
+    def get_fields(self) -> dict[str, serializers.Field]:
+        return {**super().get_fields(), "from": serializers.DateTimeField(required=False)}
+
+
+class UsageHours(serializers.Serializer):
+    """GPU-hours. held = active + paused + idle + unknown; busy: in which cards computed, as far as it is known."""
+
+    held = serializers.FloatField()
+    active = serializers.FloatField()
+    paused = serializers.FloatField()
+    idle = serializers.FloatField()
+    unknown = serializers.FloatField()
+    busy = serializers.FloatField()
+
+
+class UsageSums(serializers.Serializer):
+    """tasks: how many held cards. simulated: whether some of the cards are."""
+
+    gpu_hours = UsageHours()
+    tasks = serializers.IntegerField()
+    simulated = serializers.BooleanField()
+
+
+class UsageGroup(UsageSums):
+    """group: the name of the team, person, pool or model, or the id of the job."""
+
+    group = serializers.CharField()
+
+
+class UsageAnswer(serializers.Serializer):
+    """results: the largest first, 1,000 at most. rest: of further groups, null if there are none. complete_to: holdings
+    that go on count until then.
+    """
+
+    by = serializers.ChoiceField(choices=list(GROUPS))
+    to = serializers.DateTimeField()
+    complete_to = serializers.DateTimeField()
+    results = UsageGroup(many=True)
+    rest = UsageSums(allow_null=True)
+    total = UsageSums()
+
+    def get_fields(self) -> dict[str, serializers.Field]:
+        return {**super().get_fields(), "from": serializers.DateTimeField()}
+
+
+class UsageCsv(BaseRenderer):
+    media_type = "text/csv"
+    format = "csv"
+    charset = "utf-8"
+
+    def render(self, data: Any, *_: object) -> str:
+        return write_usage_csv(data["report"])
+
+
+class UsageJson(JSONRenderer):
+    def render(self, data: Any, *args: Any, **named: Any) -> bytes:
+        return super().render(show_report(data["report"]) if "report" in data else data, *args, **named)
+
+
+class Usage(ApiView):
+    scopes = {"GET": ("reports:read",)}
+    operations = {"GET": "get_usage"}
+    renderer_classes = [UsageJson, UsageCsv]
+
+    @extend_schema(
+        parameters=[UsageQuery],
+        responses={
+            (200, "application/json"): UsageAnswer,
+            (200, "text/csv"): OpenApiResponse({"type": "string"}, "A row for each group."),
+        },
+    )
+    def get(self, request: Request) -> Response:
+        """Tell the GPU-hours of one's teams: held, active, idle and unknown."""
+        query, now = read_query(request, UsageQuery), timezone.now()
+        ends = query.get("to", now)
+        period = Period(query.get("from", ends - USUAL), ends)
+        return Response({"report": load_usage_report(request.user, query["by"], period, now)})
+
+
+def show_report(report: UsageReport) -> dict[str, Any]:
+    return {
+        "by": report.by,
+        "from": report.period.begins,
+        "to": report.period.ends,
+        "complete_to": report.complete_to,
+        "results": [{"group": name, **show_sums(sums)} for name, sums in report.groups.items()],
+        "rest": None if report.rest is None else show_sums(report.rest),
+        "total": show_sums(report.total),
+    }
+
+
+def show_sums(sums: Sums) -> dict[str, Any]:
+    hours = {name: round(hours, 6) for name, hours in list_hours(sums).items()}
+    return {"gpu_hours": hours, "tasks": sums.tasks, "simulated": sums.simulated}
