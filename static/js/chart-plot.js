@@ -175,7 +175,8 @@ export class Plot {
     event.preventDefault();
     const last = this.shown.times.length - 1;
     const slot = Math.min(Math.max((this.u.cursor.idx ?? last) + moves[event.key], 0), last);
-    this.u.setCursor({ left: this.u.valToPos(this.shown.times[slot], "x"), top: 10 });
+    const left = this.u.valToPos(this.shown.times[slot], "x"); // outside of the plot there is no cursor
+    this.u.setCursor({ left: Math.min(Math.max(left, 0), this.u.over.clientWidth), top: 10 });
   }
 }
 
