@@ -300,7 +300,7 @@ def _build_queue_row(user: User, job: Job, full: bool, told: StoredForecast | No
         "starts": describe_start(told),
     }
     return QueueRow(
-        **_whose(user, job, job.state, full),
+        **describe_whose(user, job, job.state, full),
         pool=job.told_pool_name,
         pools=tuple(job.pool_names),
         places=tuple((place["name"], place["position"], place["of"]) for place in job.wait_places) if waiting else (),
@@ -329,7 +329,7 @@ def _build_cards(user: User, cards: Iterable[Gpu], held: Iterable[Holding]) -> l
         activity = _read_activity(uses.get(task.pk), uuids[row.gpu_id], row.gpu_compute_percent) if full else None
         slices[row.gpu_id].append(
             SliceView(
-                **_whose(user, task.job, task.state, full),
+                **describe_whose(user, task.job, task.state, full),
                 memory_mib=row.gpu_memory_mib,
                 compute_percent=row.gpu_compute_percent,
                 milli=row.gpu_milli,
@@ -376,7 +376,7 @@ def _node_tasks(user: User, held: list[Holding]) -> dict[int, list[NodeTaskView]
         full = sight is None or task.job.team_id in sight
         views[node_id].append(
             NodeTaskView(
-                **_whose(user, task.job, task.state, full),
+                **describe_whose(user, task.job, task.state, full),
                 cpu_milli=sum(part.cpu_milli for part in parts),
                 memory_mib=sum(part.memory_mib for part in parts),
                 gpu_milli=sum(part.gpu_milli for part in parts),
@@ -396,8 +396,8 @@ def _task_names(task: Task) -> dict:
     return {"task": str(task.uuid), "role": task.role, "rank": task.rank}
 
 
-def _whose(user: User, job: Job, state: str, full: bool) -> dict:
-    """Return the fields of Whose: the only place that shows or hides names."""
+def describe_whose(user: User, job: Job, state: str, full: bool) -> dict:
+    """Return the fields of RedactedRow: the only place that shows or hides names."""
     public = {"full": full, "state": state, "expected_end_at": expected_end(job)}
     if not full:
         return {**public, "team": "" if settings.TESSERA_VISIBILITY == "private" else job.team.name}

@@ -1,13 +1,15 @@
 """What the charts of a page show; static/js/charts.js gets their numbers from the API and the live socket."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from django.utils import timezone
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy
 
+MOST_WATCHED = 8
+"""By one page on the live socket; the curves of more are read anew now and then."""
 HOUR_S = 3600
 HOURS = {1: gettext_lazy("1 h"), 6: gettext_lazy("6 h"), 24: gettext_lazy("24 h")}
 
@@ -123,6 +125,38 @@ JOB_CHARTS = (
         names=(gettext_lazy("received"), gettext_lazy("sent")),
     ),
 )
+CARD_CHARTS = (
+    GPU_ACTIVITY,
+    replace(GPU_MEMORY, limit=gettext_lazy("card {limit}")),
+    Chart(
+        ("temperature_c",),
+        gettext_lazy("Temperature"),
+        gettext_lazy("Mean {mean}, hottest {max}."),
+        gettext_lazy("Mean of {count}: {mean}, hottest {max}."),
+    ),
+    Chart(
+        ("power_w",),
+        gettext_lazy("Power"),
+        gettext_lazy("Mean {mean}, peak {max}."),
+        gettext_lazy("Mean of {count}: {mean}, peak {max}."),
+    ),
+)
+POOL_CHARTS = (
+    Chart(
+        ("held_gpus", "active_gpus"),
+        gettext_lazy("Cards held and active"),
+        gettext_lazy("Held: mean {mean}, peak {max} of {limit}."),
+        names=(gettext_lazy("held"), gettext_lazy("held and active")),
+        limit=gettext_lazy("all cards: {limit}"),
+        height=112,
+    ),
+)
+
+
+def chart_cards(gpus: Sequence[str], url: str) -> ChartSet:
+    """Return the curves of cards, by uuid; of one, or of a machine. url: of their numbers."""
+    watch = " ".join(f"gpu-{uuid}" for uuid in gpus) if len(gpus) <= MOST_WATCHED else ""
+    return ChartSet(urls=[url], charts=CARD_CHARTS, ranges=list_ranges(), watch=watch)
 
 
 def list_ranges(begin: datetime | None = None, end: datetime | None = None) -> list[Range]:

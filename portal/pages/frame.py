@@ -38,7 +38,7 @@ NAV = (
     NavItem("files", _("Files"), "folder", ("/files/",)),
     NavItem("queue", _("Queue"), "list-numbers", ("/queue/",), on_phone=True),
     NavItem("cluster", _("Cluster"), "server-2", ("/cluster/", "/nodes/")),
-    NavItem("gpu_map", _("GPU map"), "layout-grid", ("/cluster/gpus/",)),
+    NavItem("gpu_map", _("GPU map"), "layout-grid", ("/cluster/gpus/", "/gpus/")),
     NavItem("quota", _("Quota"), "gauge", ("/quota/",)),
     NavItem("reports", _("Reports"), "chart-pie", ("/reports/",)),
     NavItem("tokens", _("Settings"), "tools", ("/settings/",)),

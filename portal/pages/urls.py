@@ -48,6 +48,7 @@ urlpatterns = [
     path("cluster/gpus/", cluster.show_gpu_map, name="gpu_map"),
     path("cluster/images/", cluster.list_images, name="images"),
     path("cluster/checks/", cluster.show_checks, name="checks"),
+    path("gpus/<str:uuid>/", cluster.show_gpu, name="gpu"),
     path("nodes/<str:name>/", cluster.show_node, name="node"),
     path("nodes/<str:name>/cordon", cluster.change_service, {"service": cordon_node}, name="node_cordon"),
     path("nodes/<str:name>/drain", cluster.change_service, {"service": drain_node}, name="node_drain"),

@@ -6,7 +6,7 @@
 import { addTick, buildLines, findHoles, readAnswers, roundUp, scaleOf, summarize, timesOf } from "./chart-data.js";
 import { Plot, clockOf, show } from "./chart-plot.js";
 
-const SLOTS = 600, LEAST_STEP_S = 10, STALE_S = 30, ROWS = 60, AGAIN_MS = 10_000;
+const SLOTS = 600, LEAST_STEP_S = 10, STALE_S = 30, ROWS = 60, AGAIN_MS = 10_000, UNWATCHED_MS = 30_000;
 let ahead = 0; // of this clock before the platform's
 const now = () => (Date.now() - ahead) / 1000;
 const iso = (seconds) => new Date(1000 * seconds).toISOString();
@@ -26,7 +26,7 @@ class LiveCharts extends HTMLElement {
     on(this, "change", ({ target }) => (target.name === "range" ? this.zoom(null) : this.draw()));
     on(this, "click", ({ target }) => target.closest("[data-unzoom]") && this.zoom(null));
     on(this.piece("twin"), "toggle", () => this.fillTable());
-    this.clock = setInterval(() => this.isActive && this.curves && this.draw(), AGAIN_MS);
+    this.clock = setInterval(() => this.isActive && this.curves && this.age(), AGAIN_MS);
     this.zoom(null);
     this.watch();
   }
@@ -67,6 +67,12 @@ class LiveCharts extends HTMLElement {
     if (this.isActive) this.send({ watch: this.subjects });
   }
 
+  /* Time passes: what is not seen is hatched, and what is not watched is fetched again. */
+  age() {
+    if (this.subjects.length || Date.now() - this.loaded < UNWATCHED_MS) this.draw();
+    else if (!document.hidden && !this.zoomed) this.load();
+  }
+
   begin(figure) {
     const box = figure.querySelector(".chart-box");
     const plot = new Plot(box, { moved: (slot) => this.read(slot), brushed: (from, to) => this.zoom([from, to]) });
@@ -101,6 +107,7 @@ class LiveCharts extends HTMLElement {
       const answers = await Promise.all(this.dataset.urls.split(" ").map((url) => fetchJson(`${url}?${query}`, signal)));
       if (signal.aborted) return;
       this.curves = readAnswers(answers);
+      this.loaded = Date.now();
       this.draw();
     } catch (error) {
       if (error.name === "AbortError") return;

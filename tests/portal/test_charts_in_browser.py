@@ -69,6 +69,6 @@ def test_a_curve_grows_and_is_read_by_keys(chromium, portal, cast):
             figure.locator(".chart-box").press("ArrowRight")
         expect(figure.locator(".chart-now")).to_contain_text("80\u00a0%")
         expect(page.locator('[data-chart="gpu_memory_mib"] .chart-now')).to_contain_text("4.19")  # in step
-        page.locator(".twin summary").click()
-        expect(page.locator(".twin tbody tr").nth(20)).to_be_attached()
+        page.locator(".chart-twin summary").click()
+        expect(page.locator(".chart-twin tbody tr").nth(20)).to_be_attached()
         assert page.evaluate("document.documentElement.scrollWidth") <= 390

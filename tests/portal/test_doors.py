@@ -181,6 +181,7 @@ PAGES = {
     ("queue", "GET"): (SIGN_IN, 200, SIGN_IN),
     ("cluster", "GET"): (SIGN_IN, 200, SIGN_IN),
     ("gpu_map", "GET"): (SIGN_IN, 200, SIGN_IN),
+    ("gpu", "GET"): (SIGN_IN, 200, SIGN_IN),
     ("node", "GET"): (SIGN_IN, 200, SIGN_IN),
     ("node_cordon", "POST"): (SIGN_IN, 403, SIGN_IN),
     ("node_drain", "POST"): (SIGN_IN, 403, SIGN_IN),

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import cast
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 from django.utils.formats import date_format
@@ -16,15 +17,17 @@ from django.views.decorators.http import require_POST, require_safe
 
 from accounts.models import Team, User
 from accounts.permissions import may, require
-from cluster.models import OUT_OF_SERVICE, NodeState, Pool
+from cluster.models import OUT_OF_SERVICE, Gpu, NodeState, Pool
 from cluster.nodes import find_node
 from common.errors import NotFound
 from events.models import Event
 from images.catalogue import filter_visible_images
 from images.image_locations import list_images_on_node
 from jobs.states import TaskState
+from portal.access.past_slices import list_past_slices
 from portal.access.redacted_rows import list_node_views
 from portal.image_view import ImageView, view_images
+from portal.pages.charts import chart_cards
 from portal.pages.cluster.machines import SIZES, Card, Machine, Summary, build_machines, show_gpu_size, sum_machines
 from portal.pages.request_guards import signed_in
 from portal.partial import render_page
@@ -34,6 +37,7 @@ from runtimes.contract.runtime import Finding
 from scheduler.preview.preview import list_pool_faults
 
 MOST_EVENTS, MOST_WHY = 30, 200
+HELD_SINCE = timedelta(hours=24)
 MOST_REFRESHED = 250
 """Machines of a map that is drawn anew with each sample."""
 TONES = ("bad", "note", "ok")
@@ -134,8 +138,27 @@ def show_node(request: HttpRequest, name: str) -> HttpResponse:
         "events": node_events(machine),
         "link_words": links_explained(machine),
         "images": list_images_on_node(machine.node),
+        "charts": chart_cards([card.view.uuid for card in machine.cards], reverse("api-node-metrics", args=[name])),
     }
     return render_page(request, "cluster/node.html", context, fragment="cluster/_node_live.html")
+
+
+@signed_in
+@require_safe
+def show_gpu(request: HttpRequest, uuid: str) -> HttpResponse:
+    """Show a card: its curves for everybody, who held it as far as the user may see that."""
+    gpu = Gpu.objects.present().select_related("node").filter(uuid=uuid).first()
+    if gpu is None:
+        raise NotFound(kind="gpu", id=uuid)
+    user = cast(User, request.user)
+    machine = build_machines(list_node_views(user, name=gpu.node.name))[0]
+    context = {
+        "machine": machine,
+        "card": next(card for card in machine.cards if card.view.uuid == uuid),
+        "charts": chart_cards([uuid], reverse("api-gpu-metrics", args=[uuid])),
+        "slices": list_past_slices(user, gpu, timezone.now() - HELD_SINCE),
+    }
+    return render_page(request, "cluster/gpu.html", context, fragment="cluster/_gpu.html")
 
 
 @require_POST

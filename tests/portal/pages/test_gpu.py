@@ -1,0 +1,57 @@
+"""A card's own page: its curves are for everybody, who held it only for those who may see the job."""
+
+import pytest
+
+from tests import make
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def cast():
+    """ada's job has ended on the card, and eve's runs there."""
+    cast = make.cast()
+    job = make.job(cast.ada, gpu="1/4", pool="dev", name="secret-plan")
+    make.start(job, cast.gpus[0])
+    make.end(job)
+    make.start(make.job(cast.eve, gpu="1/2", pool="dev", name="own-work"), cast.gpus[0])
+    return cast
+
+
+@pytest.fixture
+def look(client):
+    def look(person, path):
+        client.force_login(person)
+        return client.get(path)
+
+    return look
+
+
+def test_a_card_has_curves_and_who_held_it(cast, look):
+    page = look(cast.ada, f"/gpus/{cast.gpus[0].uuid}/").content.decode()
+    assert f'data-urls="/api/v1/gpus/{cast.gpus[0].uuid}/metrics"' in page
+    assert f'data-watch="gpu-{cast.gpus[0].uuid}"' in page
+    held = page.split("Held in the last 24 hours")[-1]
+    assert "secret-plan" in held and held.count("<tr") == 3
+
+
+def test_a_stranger_sees_that_it_was_held_and_not_by_whom(cast, look):
+    page = look(cast.eve, f"/gpus/{cast.gpus[0].uuid}/").content.decode()
+    held = page.split("Held in the last 24 hours")[-1]
+    assert held.count("<tr") == 3 and "own-work" in held and "another team" in held
+    assert "secret-plan" not in page and "ada" not in held
+
+
+def test_map_and_machine_lead_to_it(cast, look):
+    for path in ("/cluster/gpus/", "/nodes/n1/"):
+        assert f'href="/gpus/{cast.gpus[0].uuid}/"' in look(cast.eve, path).content.decode()
+
+
+def test_a_machine_has_the_curves_of_its_cards(cast, look):
+    page = look(cast.eve, "/nodes/n1/").content.decode()
+    watch = " ".join(f"gpu-{gpu.uuid}" for gpu in cast.gpus)
+    assert 'data-urls="/api/v1/nodes/n1/metrics"' in page and f'data-watch="{watch}"' in page
+
+
+def test_there_is_no_page_of_an_unknown_card(cast, look):
+    assert look(cast.ada, "/gpus/GPU-none/").status_code == 404
