@@ -51,6 +51,14 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         help="where the host's control groups are, for what tasks of --pods use (/sys/fs/cgroup)",
     )
     parser.add_argument(
+        "--disk",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="tell how full the disk is that this lies on, besides those of --state, --kubelet and --pods; repeatable",
+    )
+    parser.add_argument(
         "--no-cards", action="store_true", help="report no cards: only bring logs, and what tasks and machine use"
     )
     parser.add_argument("--once", action="store_true", help="report once and end")

@@ -22,6 +22,7 @@ from agent.kubelet.watch import SliceWatch
 from agent.logs.carrier import Carrier
 from agent.periodic_thread import PeriodicThread
 from agent.state import SeenCards, State
+from agent.usage.machine import MachineReader
 from agent.usage.task_pods import TaskPods
 from agent.usage.task_reader import TaskReader
 
@@ -93,12 +94,26 @@ def build_task_reader(options: argparse.Namespace) -> Callable[[], list[dict[str
     return TaskReader(TaskPods(options.pods, options.install, options.cgroups)).read
 
 
+def build_machine_reader(options: argparse.Namespace) -> MachineReader:
+    """Build what reads the use of the machine and of the disks below all folders that are named."""
+    named = (options.state, options.kubelet, options.pods, *options.disk)
+    return MachineReader([path for path in named if path is not None], with_agent=True)
+
+
 def build_threads(options: argparse.Namespace, reporter: Reporter) -> list[PeriodicThread]:
     """Build what sends samples, logs and uses of slices, as asked for. All use the reporter's identity."""
     tasks = build_task_reader(options)
     threads: list[PeriodicThread] = []
-    platform = Platform(options.server, options.ca, keep=True)
-    threads.append(SampleSender(platform, lambda: reporter.identity, build_meter(options), read_tasks=tasks))
+    platform, meter = Platform(options.server, options.ca, keep=True), build_meter(options)
+    threads.append(
+        SampleSender(
+            platform,
+            lambda: reporter.identity,
+            meter,
+            read_tasks=tasks,
+            read_machine=build_machine_reader(options).read,
+        )
+    )
     if options.pods is not None:
         platform = Platform(options.server, options.ca, keep=True)
         folder = options.state / "logs"

@@ -24,7 +24,7 @@ UNKNOWN_THERE = (404, 405)
 
 
 class SampleSender(PeriodicThread):
-    """Takes ticks of the meter, adds what tasks use beside cards, and sends them."""
+    """Takes ticks of the meter, adds what tasks use beside cards and what the machine uses, and sends them."""
 
     def __init__(
         self,
@@ -33,9 +33,10 @@ class SampleSender(PeriodicThread):
         meter: Meter,
         clock: Callable[[], float] = time.monotonic,
         read_tasks: Callable[[], list[dict[str, Any]]] = list,
+        read_machine: Callable[[], dict[str, Any]] = dict,
     ):
         super().__init__("samples")
-        self._read_tasks = read_tasks
+        self._read_tasks, self._read_machine = read_tasks, read_machine
         self._platform, self._identity, self._meter, self._clock = platform, identity, meter, clock
         self._waiting: deque[tuple[float, dict[str, Any]]] = deque()
         self._every_s, self._next_at = EVERY_S, 0.0
@@ -54,7 +55,7 @@ class SampleSender(PeriodicThread):
 
     def _take(self) -> tuple[float, dict[str, Any]]:
         at, tick = self._meter.take()
-        return at, tick | {"tasks": join_tasks(tick["tasks"], self._read_tasks())}
+        return at, tick | {"tasks": join_tasks(tick["tasks"], self._read_tasks()), "node": self._read_machine()}
 
     def _send(self) -> float:
         """Send one body; return the seconds until the next."""

@@ -34,8 +34,11 @@ NODE_COLUMNS = (
     Column("POOL"),
     Column("GPUS", right=True),
     Column("JOBS", right=True),
+    Column("CPU", right=True),
+    Column("MEMORY", right=True),
     Column("MAINTENANCE", least=8),
 )
+UNKNOWN = "?"
 
 Node = Annotated[str, typer.Argument(metavar="NODE", autocompletion=complete_agent_names)]
 COLUMNS = (
@@ -50,7 +53,7 @@ COLUMNS = (
 
 @nodes.command("ls", cls=Command)
 def list_nodes(ctx: typer.Context) -> None:
-    """List the machines, with how many jobs run on each."""
+    """List the machines, with how many jobs run on each, and what they use: busy cores, memory."""
     session: Session = ctx.obj
     found = session.client().get("/nodes")
     rows = [_node_row(node) for node in found["results"]]
@@ -88,7 +91,14 @@ def _change_service(session: Session, node: str, verb: str, body: dict[str, str]
 def _node_row(node: dict[str, Any]) -> list[str]:
     planned = node["maintenance"][0]["begins_at"][:16].replace("T", " ") if node["maintenance"] else NONE
     jobs = len({task["job"] or task["team"] for task in node["tasks"]})
-    return [node["name"], node["state"], node["pool"], str(len(node["gpus"])), str(jobs or NONE), planned]
+    cards = str(len(node["gpus"]))
+    return [node["name"], node["state"], node["pool"], cards, str(jobs or NONE), *_show_use(node["use"]), planned]
+
+
+def _show_use(use: dict[str, Any] | None) -> list[str]:
+    """Return how many of its cores a machine keeps busy, and its memory in use."""
+    busy, memory = (use[name]["text"] if use else "" for name in ("cpu", "memory"))
+    return [f"{busy} of {use['cores']}" if use and busy else UNKNOWN, memory or UNKNOWN]
 
 
 @agents.command("add", cls=Command)

@@ -22,7 +22,14 @@ from common.resources import show_place
 from jobs.models import Job, JobQuerySet, Task
 from jobs.reason_messages import describe_wait
 from jobs.states import JOB_ACTIVE, JobState
-from monitoring.samples.newest import CardUse, TaskUse, load_card_uses, load_task_uses
+from monitoring.samples.newest import (
+    CardUse,
+    NodeUse,
+    TaskUse,
+    load_card_uses,
+    load_node_uses,
+    load_task_uses,
+)
 from portal.wording.resources import describe_other_pools
 from portal.wording.starts import describe_start
 from quotas.models import Holding
@@ -199,12 +206,13 @@ class NodeTaskView(RedactedRow):
 
 @dataclass(frozen=True, kw_only=True)
 class NodeView:
-    """A node with its holders. maintenance: current and planned."""
+    """A node with its holders. maintenance: current and planned. use: of the machine itself, None if not known."""
 
     node: Node
     cards: tuple[CardView, ...]
     tasks: tuple[NodeTaskView, ...]
     maintenance: tuple[Maintenance, ...] = ()
+    use: NodeUse | None = None
 
     @property
     def cpu_held_milli(self) -> int:
@@ -259,12 +267,14 @@ def list_node_views(user: User, *, pool: str | None = None, name: str | None = N
         [row for row in held if row.gpu_id],
     )
     tasks, planned = _node_tasks(user, held), load_maintenance(timezone.now())
+    uses = load_node_uses(node.pk for node in found)
     return [
         NodeView(
             node=node,
             cards=tuple(card for card in cards if card.node == node.name),
             tasks=tuple(tasks[node.pk]),
             maintenance=tuple(closed.maintenance for closed in planned if node.pk in closed.node_ids),
+            use=uses.get(node.pk),
         )
         for node in found
     ]

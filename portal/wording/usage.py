@@ -56,10 +56,10 @@ def describe_task_use(use: TaskUse | None, cpu_milli: int, memory_mib: int) -> s
         words = ngettext("%(count)s process", "%(count)s processes", use.processes)
         parts.append(words % {"count": number_format(use.processes, force_grouping=True)})
     if use.read_kib_s is not None and use.write_kib_s is not None:
-        rates = {"read": _show_rate(use.read_kib_s), "written": _show_rate(use.write_kib_s)}
+        rates = {"read": show_rate(use.read_kib_s), "written": show_rate(use.write_kib_s)}
         parts.append(_("disk: %(read)s read, %(written)s written") % rates)
     if use.net_rx_kib_s is not None and use.net_tx_kib_s is not None:
-        rates = {"received": _show_rate(use.net_rx_kib_s), "sent": _show_rate(use.net_tx_kib_s)}
+        rates = {"received": show_rate(use.net_rx_kib_s), "sent": show_rate(use.net_tx_kib_s)}
         parts.append(_("network: %(received)s received, %(sent)s sent") % rates)
     return " · ".join(parts)
 
@@ -98,7 +98,7 @@ def _describe_task_memory(use: TaskUse, held_mib: int) -> str:
     return _("memory: %(used)s of %(held)s, peak %(peak)s") % {**words, "peak": show_memory(use.peak_mib)}
 
 
-def _show_rate(kib_s: int) -> str:
+def show_rate(kib_s: int) -> str:
     """Format "3.1 MB/s", "700 kB/s"."""
     mb_s = kib_s * 1024 / 10**6
     return f"{mb_s:.1f} MB/s" if mb_s >= 1 else f"{round(1000 * mb_s)} kB/s"

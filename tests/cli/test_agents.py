@@ -49,7 +49,7 @@ def test_an_agent_is_revoked(root, agent):
 def test_a_machine_is_drained_and_taken_back(root, cast):
     job = make.job(cast.ada, gpu="1/4", pool="dev")
     make.start(job)
-    assert root("nodes", "ls").stdout.splitlines()[1].split()[:5] == ["n1", "ready", "dev", "2", "1"]
+    assert root("nodes", "ls").stdout.splitlines()[1].split()[:7] == ["n1", "ready", "dev", "2", "1", "?", "?"]
     drained = root("nodes", "drain", "n1", "--why", "new fans").stdout
     assert drained == f"n1 is draining; 1 task runs there: {job.public_id}.\n"
     assert root("nodes", "cordon", "n1").stdout.startswith("n1 is cordoned;")

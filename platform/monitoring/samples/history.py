@@ -1,7 +1,7 @@
 """Samples to keep of a card, a task and its shares: what two looks that follow each other say of the time between."""
 
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from django.conf import settings
 
@@ -15,7 +15,7 @@ MOST = 2**31 - 1
 def sample_card(before: CardNow | None, now: CardNow) -> Sample:
     values = {name: getattr(now, name) for name in ("used_mib", "temperature_c", "power_w")}
     values["busy_centi"] = _in_hundredths(now.busy_percent)
-    return _build(Kind.CARD, now.gpu_id, 0, now, _span_ms(before, now), now.source, values)
+    return _build(Kind.CARD, now.gpu_id, 0, now.at, _span_ms(before, now), now.source, values)
 
 
 def sample_task(before: TaskNow | None, now: TaskNow, age_ms: int) -> Sample | None:
@@ -23,9 +23,15 @@ def sample_task(before: TaskNow | None, now: TaskNow, age_ms: int) -> Sample | N
     if before is not None and before.term == now.term and now.up_ms <= before.up_ms:
         return None
     values = {name: getattr(now, name) for name in COLUMNS[Kind.TASK]}
-    sample = _build(Kind.TASK, now.task_id, 0, now, _span_ms(before, now), Source.MEASURED, values)
+    sample = _build(Kind.TASK, now.task_id, 0, now.at, _span_ms(before, now), Source.MEASURED, values)
     sample.at -= timedelta(milliseconds=age_ms)
     return sample
+
+
+def sample_machine(node_id: int, at: datetime, span_ms: int | None, use: dict) -> Sample:
+    """Return the sample of a machine. span_ms: since the one before, None at the beginning of a run."""
+    values = {name: use.get(name) for name in COLUMNS[Kind.NODE]}
+    return _build(Kind.NODE, node_id, 0, at, _limit_span(span_ms), Source.MEASURED, values)
 
 
 def sample_shares(before: TaskNow | None, now: TaskNow, gpu_ids: Mapping[str, int]) -> list[Sample]:
@@ -37,15 +43,13 @@ def sample_shares(before: TaskNow | None, now: TaskNow, gpu_ids: Mapping[str, in
             last = earlier.get(share["uuid"])
             span_ms = _limit_span(share["up_ms"] - last["up_ms"] if last else None)
             values = {"busy_centi": _in_hundredths(share.get("busy_percent")), "used_mib": share.get("used_mib")}
-            found.append(_build(Kind.SHARE, now.task_id, gpu_id, now, span_ms, share["source"], values))
+            found.append(_build(Kind.SHARE, now.task_id, gpu_id, now.at, span_ms, share["source"], values))
     return found
 
 
-def _build(
-    kind: Kind, subject: int, card: int, now: CardNow | TaskNow, span_ms: int, source: str, values: dict
-) -> Sample:
+def _build(kind: Kind, subject: int, card: int, at: datetime, span_ms: int, source: str, values: dict) -> Sample:
     told = [None if values[name] is None else min(values[name], MOST) for name in COLUMNS[kind]]
-    return Sample(kind=kind, subject=subject, card=card, at=now.at, span_ms=span_ms, source=source, values=told)
+    return Sample(kind=kind, subject=subject, card=card, at=at, span_ms=span_ms, source=source, values=told)
 
 
 def _span_ms(before: CardNow | TaskNow | None, now: CardNow | TaskNow) -> int:

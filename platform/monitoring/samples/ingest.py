@@ -20,6 +20,7 @@ from metrics.process import SAMPLES_REFUSED, SAMPLES_TAKEN
 from monitoring.models import CardNow, NodeNow, Sample, TaskNow
 from monitoring.samples.growth import mean_per_s, mean_percent
 from monitoring.samples.history import sample_card, sample_shares, sample_task
+from monitoring.samples.machine import move_machine
 from monitoring.samples.wire import Body, Sampled, TaskSampled, Tick, read_body
 from monitoring.series.store import keep_samples
 from monitoring.upsert import upsert
@@ -64,6 +65,8 @@ def take_samples(node: Node, sent: object) -> Taken:
             _begin_run(now, body.run, ticks)
             gpus = {gpu.uuid: gpu for gpu in Gpu.objects.present().filter(node=node).select_related("now")}
             samples = _store_cards(gpus, now.term, ticks, body.refused)
+            samples += move_machine(now, ticks)
+            upsert([now], "node_id")
             samples += _store_tasks(node, gpus, now.term, ticks, body.refused)
             keep_samples(samples)
             move_uses(node, now.run, ticks)
@@ -99,9 +102,8 @@ def _choose_new(now: NodeNow, body: Body) -> list[Tick]:
 
 def _begin_run(now: NodeNow, run: str, ticks: list[Tick]) -> None:
     if run != now.run:
-        now.run, now.run_before, now.term = run, now.run, now.term + 1
+        now.run, now.run_before, now.term, now.up_ms = run, now.run, now.term + 1, None
     now.seq = ticks[-1].seq
-    upsert([now], "node_id")
 
 
 def _store_cards(gpus: dict[str, Gpu], term: int, ticks: list[Tick], refused: Counter[str]) -> list[Sample]:

@@ -5,7 +5,9 @@
                 "power_w": 240}],
      "tasks": [{"task": "hex", "age_ms": 1200, "cpu_ms": 7, "memory_mib": 512, "peak_mib": 600, "processes": 3,
                 "read_kib": 12, "write_kib": 4, "net_rx_kib": 80, "net_tx_kib": 9,
-                "shares": [{"uuid": "GPU-…", "source": "measured", "busy_ms": 3, "used_mib": 900}]}]}]}
+                "shares": [{"uuid": "GPU-…", "source": "measured", "busy_ms": 3, "used_mib": 900}]}],
+     "node": {"cpu_ms": 912000, "cores": 64, "memory_mib": 81000, …,
+              "disks": [{"path": "/var/lib", "used_mib": 5, "all_mib": 9, "read_only": false, …}]}}]}
 
 run: changes when the sampler starts anew, and the totals of cards and shares with it; those of a task begin with the
 task. seq: grows with each tick. age_ms: how long ago it
@@ -37,6 +39,21 @@ TASK_VALUES = {
     "net_rx_kib": MOST,
     "net_tx_kib": MOST,
 }
+NODE_VALUES = {
+    "cpu_ms": MOST,
+    "cores": 2**20,
+    "memory_mib": 2**31 - 1,
+    "memory_all_mib": 2**31 - 1,
+    "swap_mib": 2**31 - 1,
+    "swap_all_mib": 2**31 - 1,
+    "load_centi": 2**31 - 1,
+    "net_rx_kib": MOST,
+    "net_tx_kib": MOST,
+    "agent_cpu_ms": MOST,
+    "agent_mib": 2**31 - 1,
+}
+DISK_VALUES = {"used_mib": MOST, "all_mib": MOST, "inodes": MOST, "all_inodes": MOST}
+MOST_DISKS = 32
 
 Values = dict[str, int]
 
@@ -57,12 +74,23 @@ class TaskSampled:
 
 
 @dataclass(frozen=True)
+class NodeSampled:
+    """disks: by path; `read_only` is 0 or 1 there."""
+
+    values: Values
+    disks: dict[str, Values]
+
+
+@dataclass(frozen=True)
 class Tick:
+    """node: None where nothing was told of the machine itself."""
+
     seq: int
     age_ms: int
     up_ms: int
     cards: dict[str, Sampled]
     tasks: dict[UUID, TaskSampled]
+    node: NodeSampled | None = None
 
 
 @dataclass
@@ -96,7 +124,24 @@ def _read_tick(part: dict, refused: Counter[str]) -> Tick | None:
         return None
     cards = _read_named(part, "cards", MOST_CARDS, _read_uuid, _read_sampled(CARD_VALUES), refused)
     tasks = _read_named(part, "tasks", MOST_TASKS, _read_task_uuid, _read_task, refused)
-    return Tick(**found, cards=cards, tasks=tasks)
+    return Tick(**found, cards=cards, tasks=tasks, node=_read_node(part, refused))
+
+
+def _read_node(part: dict, refused: Counter[str]) -> NodeSampled | None:
+    told = part.get("node")
+    if not told or not isinstance(told, dict):
+        refused.update({} if told is None or told == {} else {"node": 1})
+        return None
+    disks = _read_named(told, "disks", MOST_DISKS, _read_path, _read_disk, refused)
+    return NodeSampled(_read_values(told, NODE_VALUES, refused), disks)
+
+
+def _read_disk(part: dict, refused: Counter[str]) -> Values:
+    read_only = part.get("read_only")
+    if read_only is not None and type(read_only) is not bool:
+        refused["read_only"] += 1
+        read_only = None
+    return _read_values(part, DISK_VALUES, refused) | ({} if read_only is None else {"read_only": int(read_only)})
 
 
 def _read_task(part: dict, refused: Counter[str]) -> TaskSampled:
@@ -159,8 +204,16 @@ def _read_values(part: dict, known: Mapping[str, int], refused: Counter[str]) ->
 
 
 def _read_uuid(part: dict) -> str | None:
-    uuid = part.get("uuid")
-    return uuid if isinstance(uuid, str) and 0 < len(uuid) <= MOST_NAME and "\0" not in uuid else None
+    return _read_name(part, "uuid")
+
+
+def _read_path(part: dict) -> str | None:
+    return _read_name(part, "path")
+
+
+def _read_name(part: dict, name: str) -> str | None:
+    found = part.get(name)
+    return found if isinstance(found, str) and 0 < len(found) <= MOST_NAME and "\0" not in found else None
 
 
 def _read_task_uuid(part: dict) -> UUID | None:

@@ -8,7 +8,7 @@ from math import ceil
 import numpy as np
 from django.utils import timezone
 
-from cluster.models import Gpu
+from cluster.models import Gpu, Node
 from jobs.models import Job, Task
 from monitoring.series.frames import Frame, load_frame
 from monitoring.series.grid import Array
@@ -46,6 +46,17 @@ METRICS: dict[Kind, tuple[Metric, ...]] = {
         Metric("gpu_memory_mib", "MiB", "used_mib"),
         Metric("temperature_c", "°C", "temperature_c"),
         Metric("power_w", "W", "power_w"),
+    ),
+    Kind.NODE: (
+        Metric("cpu_cores", "cores", "cpu_milli", 0.001),
+        Metric("memory_mib", "MiB", "memory_mib"),
+        Metric("swap_mib", "MiB", "swap_mib"),
+        Metric("load", "", "load_centi", 0.01),
+        Metric("net_rx_kib_s", "KiB/s", "net_rx_kib_s"),
+        Metric("net_tx_kib_s", "KiB/s", "net_tx_kib_s"),
+        Metric("disk_used_percent", "%", "disk_centi", 0.01),
+        Metric("agent_cpu_cores", "cores", "agent_cpu_milli", 0.001),
+        Metric("agent_memory_mib", "MiB", "agent_mib"),
     ),
     Kind.POOL: tuple(Metric(name.replace("_milli", "_gpus"), "GPUs", name, 0.001) for name in AMOUNTS),
     Kind.TEAM: tuple(Metric(name.replace("_milli", "_gpus"), "GPUs", name, 0.001) for name in AMOUNTS[1:]),
@@ -116,11 +127,14 @@ def chart_job(job: Job, ask: Ask) -> Chart:
 
 
 def chart_cards(gpus: Iterable[Gpu], ask: Ask) -> Chart:
-    subjects = [
-        Subject(Key(Kind.CARD, gpu.pk), f"card:{gpu.uuid}", str(gpu), limits={"gpu_memory_mib": gpu.memory_mib})
-        for gpu in gpus
-    ]
-    return _chart(subjects, ask)
+    return _chart([_describe_card(gpu) for gpu in gpus], ask)
+
+
+def chart_node(node: Node, gpus: Iterable[Gpu], ask: Ask) -> Chart:
+    """Return what a machine used of itself, and each of its cards."""
+    limits = {"cpu_cores": node.cpu_milli / 1000, "memory_mib": float(node.memory_mib), "disk_used_percent": 100.0}
+    machine = Subject(Key(Kind.NODE, node.pk), f"node:{node.name}", node.name, limits=limits)
+    return _chart([machine, *map(_describe_card, gpus)], ask)
 
 
 def chart_pool(pool_id: int, name: str, ask: Ask) -> Chart:
@@ -164,6 +178,11 @@ def _list_subjects(task: Task, gpus: dict[str, Gpu]) -> list[Subject]:
                 )
             )
     return found
+
+
+def _describe_card(gpu: Gpu) -> Subject:
+    limits = {"gpu_memory_mib": float(gpu.memory_mib)}
+    return Subject(Key(Kind.CARD, gpu.pk), f"card:{gpu.uuid}", str(gpu), limits=limits)
 
 
 def _chart(subjects: list[Subject], ask: Ask) -> Chart:

@@ -28,11 +28,22 @@ COLUMNS: dict[Kind, tuple[str, ...]] = {
     Kind.CARD: ("busy_centi", "used_mib", "temperature_c", "power_w"),
     Kind.TASK: ("cpu_milli", "memory_mib", "processes", "read_kib_s", "write_kib_s", "net_rx_kib_s", "net_tx_kib_s"),
     Kind.SHARE: ("busy_centi", "used_mib"),
-    Kind.NODE: (),
+    Kind.NODE: (
+        "cpu_milli",
+        "memory_mib",
+        "swap_mib",
+        "load_centi",
+        "net_rx_kib_s",
+        "net_tx_kib_s",
+        "disk_centi",
+        "agent_cpu_milli",
+        "agent_mib",
+    ),
     Kind.POOL: AMOUNTS,
     Kind.TEAM: AMOUNTS,
 }
 """Names are only ever appended: what was kept before is shorter, and not known of the new ones.
 
-busy_centi: of the whole card's time, in hundredths of a percent. *_milli of pools and teams: of cards.
+busy_centi: of the whole card's time, in hundredths of a percent. disk_centi: of the fullest disk, likewise.
+*_milli of pools and teams: of cards.
 """

@@ -16,6 +16,7 @@ from uuid import uuid4
 from agent.gpu.busy_total import MEASURED, BusyTotal
 from agent.gpu.meter import SIMULATED, build_card
 from agent.gpu.samples import Sample, take_samples
+from agent.usage.machine import MachineReader
 from runtimes.contract.node import GpuView
 from runtimes.local.processes import read_boot_id
 from runtimes.local.runtime import LocalRuntime
@@ -76,6 +77,8 @@ class LocalSampler:
         self.node_name = runtime.config.node_name
         self.file = runtime.config.data_dir / "samples"
         self._driver = DriverLook()
+        config = runtime.config
+        self._machine = MachineReader([Path("/"), config.data_dir, config.log_dir, config.areas_dir])
 
     def take(self) -> dict:
         """Return a body of one tick (monitoring/samples/wire.py). Raises Unavailable, OSError."""
@@ -85,7 +88,7 @@ class LocalSampler:
             now_s = time.clock_gettime(time.CLOCK_BOOTTIME)
             looks = [look for task in list_tasks(self.runtime.config.tasks_dir) if (look := look_at_task(task))]
             totals = read_totals(self.file, read_boot_id(), now_s)
-            tick = build_tick(looks, cards, measured, totals, now_s)
+            tick = build_tick(looks, cards, measured, totals, now_s) | {"node": self._machine.read()}
             write_totals(self.file, totals)
         return {"run": totals.run, "first": tick["seq"], "ticks": [tick]}
 

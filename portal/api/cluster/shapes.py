@@ -173,6 +173,39 @@ class GpuShape(serializers.Serializer):
     slices = SliceShape(many=True)
 
 
+class DiskUseShape(serializers.Serializer):
+    """The disk that a path lies on. size: without what is reserved for root. null is not known."""
+
+    path = serializers.CharField()
+    used = AmountField(show_memory, source="used_mib")
+    size = AmountField(show_memory, source="all_mib")
+    inodes = serializers.IntegerField(allow_null=True)
+    all_inodes = serializers.IntegerField(allow_null=True)
+    read_only = serializers.BooleanField(allow_null=True)  # type: ignore[assignment]
+
+
+class NodeUseShape(serializers.Serializer):
+    """What a machine itself uses, with all that runs there. null is not known, and never 0.
+
+    cpu: busy cores, the mean of the last seconds. load: of the last minute. memory: without what the kernel can drop.
+    agent_*: of the agent.
+    """
+
+    at = serializers.DateTimeField()
+    cpu = AmountField(show_cpu, source="cpu_milli")
+    cores = serializers.IntegerField(allow_null=True)
+    load = serializers.FloatField(allow_null=True)
+    memory = AmountField(show_memory, source="memory_mib")
+    memory_all = AmountField(show_memory, source="memory_all_mib")
+    swap = AmountField(show_memory, source="swap_mib")
+    swap_all = AmountField(show_memory, source="swap_all_mib")
+    net_rx_kib_s = serializers.IntegerField(allow_null=True)
+    net_tx_kib_s = serializers.IntegerField(allow_null=True)
+    agent_cpu = AmountField(show_cpu, source="agent_cpu_milli")
+    agent_memory = AmountField(show_memory, source="agent_mib")
+    disks = DiskUseShape(many=True)
+
+
 class NodeTaskShape(HoldingTaskShape):
     """A task and what it holds on the node."""
 
@@ -194,7 +227,8 @@ class PlannedShape(serializers.Serializer):
 class NodeShape(serializers.Serializer):
     """A machine. cpu: overcommit included. numa, topology, facts: from its inventory.
 
-    maintenance: current and planned; nothing starts here that would still run when it begins.
+    maintenance: current and planned; nothing starts here that would still run when it begins. use: as of the newest
+    sample; null if it is older than two minutes, or there is none.
     """
 
     name = serializers.CharField(source="node.name")
@@ -210,6 +244,7 @@ class NodeShape(serializers.Serializer):
     facts = serializers.JSONField(source="node.facts")
     last_seen_at = serializers.DateTimeField(source="node.last_seen_at")
     maintenance = PlannedShape(many=True)
+    use = NodeUseShape(allow_null=True)
     gpus = GpuShape(many=True, source="cards")
     tasks = NodeTaskShape(many=True)
 

@@ -16,7 +16,17 @@ from accounts.models import Team
 from cluster.models import Gpu, Pool
 from cluster.nodes import find_node
 from common.errors import FieldError, InvalidInput, NotFound
-from monitoring.series.charts import NAMES, Ask, Chart, chart_cards, chart_job, chart_pool, chart_team, list_job_span
+from monitoring.series.charts import (
+    NAMES,
+    Ask,
+    Chart,
+    chart_cards,
+    chart_job,
+    chart_node,
+    chart_pool,
+    chart_team,
+    list_job_span,
+)
 from portal.api.jobs.jobs import find_job
 from portal.api.view import ApiView, read_query
 from portal.wording.usage import describe_gap
@@ -150,10 +160,10 @@ class NodeMetrics(MetricsView):
 
     @described
     def get(self, request: Request, name: str) -> Response:
-        """Tell the same of each card of a machine."""
+        """Tell what a machine used: CPU, memory, swap, load, network, its fullest disk; and what each card did."""
         node = find_node(name)
         cards = Gpu.objects.present().filter(node=node).select_related("node").order_by("index")
-        return self.answer(name, chart_cards(cards, _read_last_hour(request)))
+        return self.answer(name, chart_node(node, cards, _read_last_hour(request)))
 
 
 class PoolMetrics(MetricsView):

@@ -17,6 +17,7 @@ from common.resources import parse_gpu, rank_of, show_gpu, show_memory, slice_of
 from jobs.states import TaskState
 from portal.access.redacted_rows import CardView, NodeView, SliceView
 from portal.templatetags.bars import Segment
+from portal.wording.machine_use import describe_machine_use
 from portal.wording.usage import describe_card_heat, describe_card_use, describe_share_activity
 
 STALE_AFTER = timedelta(seconds=120)
@@ -237,6 +238,11 @@ class Machine:
     def is_sampled(self) -> bool:
         """Whether the use of a card is known, which changes without events."""
         return any(card.view.use is not None for card in self.cards)
+
+    @property
+    def use_rows(self) -> list[tuple[str, str]]:
+        """Return what the machine itself uses now; [] if that is not known."""
+        return describe_machine_use(self.view.use)
 
     @property
     def free_milli(self) -> int:

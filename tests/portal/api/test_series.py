@@ -83,7 +83,10 @@ def test_only_what_is_asked_for_is_told_in_steps_that_are_kept(world):
     answer = world.api.get(f"gpus/{world.card.uuid}/metrics", asked).json()
     assert answer["step_s"] == 120 and set(lines(answer)) == {"gpu_busy_percent", "power_w"}
     assert lines(answer)["power_w"]["values"][1:5] == [200.0] * 4
-    answer = world.api.get(f"nodes/{world.node.name}/metrics").json()
+    keep(world, 3, Kind.NODE, world.node.pk, 0, [1500, 900, None, 250])
+    answer = world.api.get(f"nodes/{world.node.name}/metrics", {"step": 10}).json()
+    busy = lines(answer)["cpu_cores"]
+    assert ({1.5, None}, world.node.name) == (set(busy["values"]), busy["name"])
     assert lines(answer)["gpu_memory_mib"]["limit"] == world.card.memory_mib
 
 

@@ -4,13 +4,14 @@ import pytest
 from django.utils import timezone, translation
 
 from common.resources import show_memory
-from monitoring.models import CardNow
+from monitoring.models import CardNow, NodeNow
 from monitoring.samples.ingest import take_samples
 from monitoring.samples.newest import CardUse, ShareUse, TaskUse
 from portal.access.redacted_rows import list_node_views
 from portal.pages.cluster.machines import build_machines
 from portal.wording.usage import describe_card_heat, describe_card_use, describe_share_use, describe_task_use
 from tests import make
+from tests.api_client import Api
 
 pytestmark = pytest.mark.django_db
 NOW = timezone.now()
@@ -32,6 +33,10 @@ def cast():
         ]
         tick = {"seq": seq, "age_ms": 0, "up_ms": 10_000 * seq, "cards": cards}
         tick["tasks"] = [{"task": cast.task.uuid.hex, **counted, "shares": shares}]
+        disks = [
+            {"path": "/data", "used_mib": 3 * GB, "all_mib": 4 * GB, "inodes": 9, "all_inodes": 10, "read_only": True}
+        ]
+        tick["node"] = {"cpu_ms": cpu_ms, "cores": 8, "memory_mib": 5 * GB, "memory_all_mib": 16 * GB, "disks": disks}
         take_samples(cast.node, {"run": "r", "ticks": [tick]})
     return cast
 
@@ -59,6 +64,25 @@ def test_each_card_says_how_busy_it_is_and_whether_that_is_simulated(cast, look,
 def test_a_machine_shows_power_and_temperature_as_far_as_they_are_known(cast, look):
     page = look(cast.ada, "/nodes/n1/")
     assert "<span>90 W</span>" in page and "<span>41 °C</span>" in page
+
+
+def test_a_machine_says_what_it_uses_itself_and_what_is_not_known(cast, look):
+    page = look(cast.eve, "/nodes/n1/")
+    for words in (
+        "1.5 of 8 cores busy",
+        "5 GB of 16 GB in use",
+        "3 GB of 4 GB in use · 90 % of its inodes · read-only",
+    ):
+        assert words in page, words
+    assert "<dt>Network</dt><dd>not known</dd>" in page and "<dt>Agent</dt>" not in page
+    NodeNow.objects.update(at=None)
+    assert "no sample came" in look(cast.eve, "/nodes/n1/")
+
+
+def test_the_api_tells_what_a_machine_uses(cast):
+    use = Api(make.token(cast.eve)).get("nodes/n1").json()["use"]
+    assert (use["cpu"], use["cores"], use["load"]) == ({"value": 1500, "text": "1.5"}, 8, None)
+    assert use["disks"][0]["path"] == "/data" and use["disks"][0]["read_only"] is True
 
 
 def test_a_slice_is_filled_by_how_busy_its_share_is(cast, look):
