@@ -17,7 +17,11 @@ from events.record_and_publish import clear_hint
 from jobs.models import IdempotencyKey
 from metrics.process import CYCLE_SECONDS, CYCLES, LOOP_SECONDS
 from monitoring.alerts.round import judge_alerts
+from monitoring.idle import watching
+from monitoring.idle.acting import fulfil_wishes
 from monitoring.samples.ingest import take_samples
+from notebooks.models import Notebook
+from notebooks.services import start_notebook
 from runtimes.contract.errors import Unavailable
 from scheduler.commit.step_runner import run_steps
 from scheduler.commit.steps import build_steps
@@ -30,6 +34,7 @@ from scheduler.loading.row_cache import ChangeMark, caching, read_change_mark
 from scheduler.loading.snapshots import load_world
 from scheduler.models import Lease
 from scheduler.preview.forecast_recorder import record_forecasts
+from scheduler.preview.preview import check_possible
 from scheduler.reconcile.actions import decode_action, run_actions
 from scheduler.reconcile.round import Poller, reconcile_once
 from scheduler.runtime import get_runtime, get_sampler
@@ -103,6 +108,22 @@ def alert() -> None:
         judge_alerts({"scheduler_silent_s": _count_silence()})
     except DatabaseError as failed:  # the next beat retries
         log.warning("alerts were not judged: %s", failed)
+
+
+@shared_task
+def follow_idle() -> None:
+    """Look at what is held and idle, climb the ladder, and start notebooks anew that lost their GPU."""
+    _leave_dead_connection()
+    try:
+        watching.follow_idle()
+        fulfil_wishes(_start_for_owner)
+    except (Unavailable, OSError, DatabaseError) as failed:  # the next beat retries; nothing waits for this
+        log.warning("nobody looked at what is idle: %s", failed)
+
+
+def _start_for_owner(notebook: Notebook, gpu: str | None) -> Notebook:
+    containers = get_runtime().capabilities.containers
+    return start_notebook(actor=notebook.user, notebook=notebook, check=check_possible, containers=containers, gpu=gpu)
 
 
 @shared_task

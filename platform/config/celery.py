@@ -52,3 +52,4 @@ app.conf.beat_schedule = {
 }
 if settings.TESSERA_SAMPLE_S > 0:
     app.conf.beat_schedule["sample"] = build_schedule_entry(settings.TESSERA_SAMPLE_S, "scheduler.tasks.sample")
+    app.conf.beat_schedule["follow_idle"] = build_schedule_entry(20, "scheduler.tasks.follow_idle")

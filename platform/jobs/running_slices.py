@@ -18,7 +18,7 @@ from accounts.permissions import require
 from cluster.models import Agent, Gpu
 from common.errors import Conflict, FieldError, InvalidInput
 from common.resources import GpuAsk, Slice, gpu_milli, parse_gpu, show_memory, slice_of
-from events.record_and_publish import hint, record
+from events.record_and_publish import Actor, hint, record
 from jobs.control import load_with_names
 from jobs.lifecycle import load_attempt, lock_job
 from jobs.models import Job, Task
@@ -47,13 +47,18 @@ class Change:
         return wish is not None and wish["open"] and wish["gpu"] == ask.text
 
 
-@transaction.atomic
 def resize_job(*, actor: User, job: Job, gpu: object, task: str = "", able: bool = True) -> Job:
     """Request another slice size for running tasks. Raises InvalidInput and Conflict.
 
     gpu: as in a job file. task: such as worker.1, "" for all. able: whether the runtime can.
     """
     require(actor, "job.resize", job.team, job.user_id)
+    return request_resize(by=actor.as_actor, job=job, gpu=gpu, task=task, able=able)
+
+
+@transaction.atomic
+def request_resize(*, by: Actor, job: Job, gpu: object, task: str = "", able: bool = True) -> Job:
+    """Request another slice size without a permission check, as a rule does. Raises InvalidInput and Conflict."""
     ask = _read_ask(gpu)
     job = lock_job(job.pk)
     if job.state != JobState.RUNNING or job.stop_requested_at is not None:
@@ -65,10 +70,10 @@ def resize_job(*, actor: User, job: Job, gpu: object, task: str = "", able: bool
         return load_with_names(job)  # a repeated request
     _check_room(changes)
     for change in changes:
-        Task.objects.filter(pk=change.task.pk).update(resize=build_wish(change, ask, actor.username))
+        Task.objects.filter(pk=change.task.pk).update(resize=build_wish(change, ask, by.name))
     names = [change.task.name for change in changes]
     params = {"gpu": ask.text, "tasks": names}
-    record(job, "resize_requested", actor=actor.as_actor, params=params)
+    record(job, "resize_requested", actor=by, params=params)
     hint("reconcile")
     return load_with_names(job)
 

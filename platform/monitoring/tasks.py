@@ -7,6 +7,7 @@ from celery import shared_task
 from django.db import DatabaseError, connection
 
 from monitoring.alerts.round import drop_old_alerts
+from monitoring.idle.touches import drop_old_touches
 from monitoring.series.packing import pack_for
 from monitoring.series.partitions import tidy_partitions
 from monitoring.series.tally import record_tally
@@ -29,6 +30,7 @@ def tidy() -> None:
     """Make partitions ahead, drop old ones and old alerts."""
     _try(tidy_partitions)
     _try(drop_old_alerts)
+    _try(drop_old_touches)
 
 
 @shared_task

@@ -46,6 +46,7 @@ ERROR_MESSAGES = {
     **cluster.error_messages.ERROR_MESSAGES,
     **files.error_messages.ERROR_MESSAGES,
     **jobs.error_messages.ERROR_MESSAGES,
+    **monitoring.error_messages.ERROR_MESSAGES,
     **notebooks.error_messages.ERROR_MESSAGES,
     "bad_agent_key": _(
         "This agent key is unknown or was revoked. Ask an administrator for an enrolment token, and enrol again."

@@ -1,5 +1,7 @@
 """Events as sentences in the reader's language."""
 
+from django.utils.dateparse import parse_datetime
+from django.utils.formats import date_format
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
@@ -43,6 +45,17 @@ SENTENCES: dict[tuple[str, str], str | Promise] = {
     ("job", "held"): gettext_lazy("Held: the job keeps its place and does not start"),
     ("job", "released"): gettext_lazy("Released: the job may start again"),
     ("job", "about_to_end"): gettext_lazy("The job is about to reach its time limit"),
+    ("job", "idle_noticed"): gettext_lazy("Idle for %(minutes)s minutes: its owner was told"),
+    ("job", "idle_reminded"): gettext_lazy("Idle for %(minutes)s minutes: its owner was told again"),
+    ("job", "idle_warned"): gettext_lazy("Idle for %(minutes)s minutes: its owner was warned of what follows"),
+    ("job", "idle_acted"): gettext_lazy("Idle for %(minutes)s minutes: what it holds is released"),
+    ("job", "idle_lead_told"): gettext_lazy("Its owner has not seen that it is idle: a lead was told"),
+    ("job", "idle_over"): gettext_lazy("It works again"),
+    ("job", "idle_snoozed"): gettext_lazy("Kept until %(until)s, although it is idle"),
+    ("job", "idle_exempted"): gettext_lazy("No rule about idle jobs holds until %(until)s: %(reason)s"),
+    ("job", "idle_exemption_ended"): gettext_lazy("The rule about idle jobs holds again"),
+    ("job", "idle_nudged"): gettext_lazy("Its owner was asked whether it is still needed"),
+    ("job", "idle_released"): gettext_lazy("Idle for %(minutes)s minutes: what it holds was released by hand"),
     ("job", JobState.QUEUED): gettext_lazy("Queued again as attempt %(attempt)s"),
     ("job", JobState.STARTING): gettext_lazy("The job is starting"),
     ("job", JobState.RUNNING): gettext_lazy("The job is running"),
@@ -77,6 +90,10 @@ SENTENCES: dict[tuple[str, str], str | Promise] = {
     ("notebook", "extended"): gettext_lazy("Extended by %(hours)s hours"),
     ("notebook", "about_to_end"): gettext_lazy("The notebook is about to end"),
     ("notebook", "time_over"): gettext_lazy("The time limit was reached"),
+    ("notebook", "idle_on_cpu"): gettext_lazy("Its GPU was released; it starts anew without one, as %(job)s"),
+    ("notebook", "idle_resume_requested"): gettext_lazy("To be started on its GPU again"),
+    ("notebook", "idle_resumed"): gettext_lazy("It starts on its GPU again, as %(job)s"),
+    ("notebook", "idle_not_started"): gettext_lazy("It could not be started anew; its files are kept"),
     ("notebook", "deleted"): gettext_lazy("The notebook was deleted"),
     ("webhook", "created"): gettext_lazy("The webhook “%(name)s” was created"),
     ("webhook", "changed"): gettext_lazy("The webhook “%(name)s” was changed"),
@@ -148,6 +165,8 @@ def describe_event(row: Event, *, alone: bool = False) -> str:
         params["why"] = describe_resize_refusal(row.params)
     if "changes" in row.params:
         params["changed"] = _describe_changes(row.params["changes"])
+    if until := parse_datetime(params.get("until", "")):
+        params["until"] = date_format(until, "DATETIME_FORMAT")
     if "lost_s" in row.params:
         params["lost"] = show_duration(row.params["lost_s"])
     known = SENTENCES.get((row.kind, f"{about}.{params.get('kind')}"), SENTENCES.get((row.kind, about), row.type))

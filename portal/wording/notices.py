@@ -15,6 +15,7 @@ from common.error_messages import fill_gaps
 from events.models import Notice
 from jobs.reason_messages import describe_end, end_hint
 from portal.wording.alerts import HINTS, describe_subjects, name_rule
+from portal.wording.idle import describe_idle_notice
 
 # Labels in the settings.
 KIND_LABELS: dict[str, str | Promise] = {
@@ -22,6 +23,10 @@ KIND_LABELS: dict[str, str | Promise] = {
     "job_failed": gettext_lazy("One of my jobs fails"),
     "job_succeeded": gettext_lazy("One of my jobs is done"),
     "about_to_end": gettext_lazy("One of my jobs or notebooks is about to end"),
+    "idle_noticed": gettext_lazy("One of my jobs or notebooks is idle"),
+    "idle_reminded": gettext_lazy("One of mine, or of a team that I lead, is idle still"),
+    "idle_warned": gettext_lazy("An idle job or notebook of mine is about to lose its GPU"),
+    "idle_acted": gettext_lazy("The GPU of something idle was released, of mine or of a team that I lead"),
     "webhook_disabled": gettext_lazy("A webhook of mine or of a team that I lead is disabled"),
     "quota_changed": gettext_lazy("The quota of a team that I lead changes"),
     "alert": gettext_lazy("An alert fires that concerns me"),
@@ -33,6 +38,10 @@ TITLES: dict[str, str | Promise] = {
     "job_failed": gettext_lazy("%(what)s failed"),
     "job_succeeded": gettext_lazy("%(what)s is done"),
     "about_to_end": gettext_lazy("%(what)s is about to end"),
+    "idle_noticed": gettext_lazy("%(what)s has been idle for %(minutes)s minutes"),
+    "idle_reminded": gettext_lazy("%(what)s is still idle, for %(minutes)s minutes now"),
+    "idle_warned": gettext_lazy("%(what)s is idle and is about to lose its GPU"),
+    "idle_acted": gettext_lazy("%(what)s was idle, and its GPU was released"),
     "webhook_disabled": gettext_lazy("The webhook %(name)s is disabled"),
     "quota_changed": gettext_lazy("The quota of team %(team)s in pool %(pool)s has changed"),
     "alert": "%(alert)s",
@@ -53,6 +62,10 @@ LOOKS = {
     "job_failed": ("alert-circle", "fault"),
     "job_succeeded": ("check", "done"),
     "about_to_end": ("clock", "idle"),
+    "idle_noticed": ("zzz", "idle"),
+    "idle_reminded": ("zzz", "idle"),
+    "idle_warned": ("clock", "idle"),
+    "idle_acted": ("zzz", "fault"),
     "webhook_disabled": ("plug-connected-x", "idle"),
     "quota_changed": ("gauge", "next"),
     "alert": ("alert-triangle", "fault"),
@@ -116,6 +129,8 @@ def _text(row: Notice) -> str:
         return " ".join(words for words in (describe_end(reason), end_hint(reason)) if words)
     if row.kind == "webhook_disabled":
         return str(WEBHOOK_WHY.get(row.params.get("why", ""), ""))
+    if row.kind.startswith("idle_"):
+        return describe_idle_notice(row.kind, row.object_kind, row.params)
     if row.kind == "about_to_end" and (at := parse_datetime(str(row.params.get("at", "")))):
         local = date_format(timezone.localtime(at), "DATETIME_FORMAT")
         if row.object_kind == "job":

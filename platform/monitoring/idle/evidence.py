@@ -185,7 +185,7 @@ def _find_begin(window: Window) -> datetime:
 
 def _find_unknown(window: Window, limits: Limits, now: datetime) -> Why | None:
     """Return what keeps an answer from being given."""
-    if not window.tasks or not window.slots or not all(task.shares for task in window.tasks):
+    if not window.slots or not any(task.shares for task in window.tasks):
         return Why.NO_SAMPLES
     for task in window.tasks:
         known = _mark_known(task)

@@ -12,6 +12,7 @@ from monitoring.models.alerts import (
     Silence,
     Subject,
 )
+from monitoring.models.idle import Exemption, IdleRule, IdleSnooze, IdleTold, IdleTouch, IdleWatch
 from monitoring.models.now import CardNow, NodeNow, Source, TaskNow
 from monitoring.models.series import FinePack, HourPack, MinutePack, Pack, PackedUntil, Sample
 from monitoring.models.usage import TaskUse, TaskUseNow
@@ -25,8 +26,14 @@ __all__ = [
     "Audience",
     "CardNow",
     "Comparison",
+    "Exemption",
     "FinePack",
     "HourPack",
+    "IdleRule",
+    "IdleSnooze",
+    "IdleTold",
+    "IdleTouch",
+    "IdleWatch",
     "MinutePack",
     "NodeNow",
     "Pack",
