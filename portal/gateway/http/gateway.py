@@ -29,6 +29,7 @@ from portal.gateway.http.tensorboards import TensorBoards
 from portal.gateway.http.upstream import NOT_ANSWERING, NOT_RUNNING, open_session
 from portal.gateway.http.websocket_relay import connect, pump
 from portal.gateway.rechecks import Rechecks
+from portal.gateway.touches import touch
 from runtimes.contract.access import Access
 
 log = logging.getLogger("tessera.gateway")
@@ -73,6 +74,8 @@ class Gateway:
             await _send_answer(answer, send)
 
     async def _relay(self, grant: AppGrant, request: Request, receive: Receive, send: Send) -> None:
+        if is_visit(request.method, request.headers) or request.method not in ("GET", "HEAD"):  # pages poll by GET
+            touch(grant.task)
         try:
             await self._boards.start_board(grant)
             await relay(self._upstream(), grant, request, receive, send)
@@ -142,9 +145,15 @@ class Gateway:
             await _deny(answer, send)
             return
         grant, program = answer
+
+        async def hear() -> Message:
+            message = await receive()
+            touch(grant.task)
+            return message
+
         async with program:
             await send({"type": "websocket.accept", "subprotocol": program.protocol})
-            await pump(program, receive, send, lambda: self._until_ended(label, request, grant))
+            await pump(program, hear, send, lambda: self._until_ended(label, request, grant))
 
     async def _until_ended(self, label: str, request: Request, grant: AppGrant) -> None:
         """Return when the user loses access."""

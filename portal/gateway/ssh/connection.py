@@ -27,6 +27,7 @@ from portal.access.task_access import TaskAccess, find_refusal, find_task_access
 from portal.gateway.rechecks import Rechecks
 from portal.gateway.ssh.forward import Forward
 from portal.gateway.ssh.session import TaskSession
+from portal.gateway.touches import touch
 from runtimes.contract.access import PtySize, Session
 from runtimes.contract.errors import Rejected, Unavailable
 
@@ -151,6 +152,8 @@ class SshServer(asyncssh.SSHServer):
 
     def touched(self) -> None:
         self._active = monotonic()
+        for task in self._accesses:
+            touch(task)
 
     def began(self, session: TaskSession) -> None:
         self._own.add(session)

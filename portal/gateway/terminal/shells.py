@@ -20,6 +20,7 @@ from django.db import DatabaseError
 from common.errors import QuotaExceeded
 from jobs.task_access import get_access
 from portal.access.task_access import LOGIN_SHELL, TaskAccess, find_refusal, record_session
+from portal.gateway.touches import touch
 from runtimes.contract.access import PtySize, Session
 
 log = logging.getLogger("tessera.terminal")
@@ -136,6 +137,7 @@ class Shell:
             raise TypedTooMuch
         self.received += len(data)
         self._active = monotonic()
+        touch(self.access.task)
         self._typed.put_nowait(data)
 
     def resize(self, size: PtySize) -> None:
@@ -164,6 +166,7 @@ class Shell:
         try:
             while data := await self.session.read(PIECE_BYTES):
                 self._active = monotonic()
+                touch(self.access.task)
                 self._unshown += data
                 self._news.set()
                 while len(self._unshown) >= WINDOW_BYTES:
