@@ -13,6 +13,8 @@ from django.views.decorators.http import require_POST
 
 from accounts.models import User
 from events.notices import count_unread
+from portal.access.idle_rows import IdleRow
+from portal.pages.idle.banners import show_idle
 
 THEMES = {"auto": _("System"), "light": _("Light"), "dark": _("Dark")}
 THEME_ICONS = {"auto": "device-desktop", "light": "sun", "dark": "moon"}
@@ -39,6 +41,8 @@ NAV = (
     NavItem("queue", _("Queue"), "list-numbers", ("/queue/",), on_phone=True),
     NavItem("cluster", _("Cluster"), "server-2", ("/cluster/", "/nodes/")),
     NavItem("gpu_map", _("GPU map"), "layout-grid", ("/cluster/gpus/", "/gpus/")),
+    NavItem("gpu_map", _("GPU map"), "layout-grid", ("/cluster/gpus/",)),
+    NavItem("idle", _("Idle"), "zzz", ("/idle/",)),
     NavItem("quota", _("Quota"), "gauge", ("/quota/",)),
     NavItem("reports", _("Reports"), "chart-pie", ("/reports/",)),
     NavItem("tokens", _("Settings"), "tools", ("/settings/",)),
@@ -96,6 +100,14 @@ class PageFrame:
     @cached_property
     def unread(self) -> int:
         return count_unread(self.request.user.pk) if self.request.user.is_authenticated else 0
+
+    @cached_property
+    def idle(self) -> list[IdleRow]:
+        """Return what of the person's is idle, for the top of a whole page."""
+        if not self.request.user.is_authenticated:
+            return []
+        rows, path = show_idle(self.request.user), self.request.path
+        return [row for row in rows if path not in (f"/j/{row.job_id}/", f"/n/{row.notebook_id}/", "/idle/")]
 
     @cached_property
     def simulated(self) -> bool:

@@ -10,6 +10,7 @@ from portal.pages.account import sign_in_and_tokens as account
 from portal.pages.cluster import queue, quota
 from portal.pages.cluster import views as cluster
 from portal.pages.files import views as files
+from portal.pages.idle import views as idle
 from portal.pages.jobs import submit
 from portal.pages.jobs import views as jobs
 from portal.pages.notebooks import start_progress
@@ -43,6 +44,7 @@ urlpatterns = [
     path("n/<str:notebook_id>/clone", notebooks.clone, name="notebook_clone"),
     path("n/<str:notebook_id>/extend", notebooks.extend, name="notebook_extend"),
     path("n/<str:notebook_id>/delete", notebooks.delete, name="notebook_delete"),
+    path("n/<str:notebook_id>/resume", idle.resume, name="notebook_resume"),
     path("queue/", queue.show_queue, name="queue"),
     path("cluster/", cluster.show_cluster, name="cluster"),
     path("cluster/gpus/", cluster.show_gpu_map, name="gpu_map"),
@@ -53,6 +55,12 @@ urlpatterns = [
     path("nodes/<str:name>/cordon", cluster.change_service, {"service": cordon_node}, name="node_cordon"),
     path("nodes/<str:name>/drain", cluster.change_service, {"service": drain_node}, name="node_drain"),
     path("nodes/<str:name>/uncordon", cluster.change_service, {"service": uncordon_node}, name="node_uncordon"),
+    path("idle/", idle.show_idle, name="idle"),
+    path("idle/<str:job_id>/snooze", idle.snooze, name="idle_snooze"),
+    path("idle/<str:job_id>/nudge", idle.nudge, name="idle_nudge"),
+    path("idle/<str:job_id>/release", idle.release, name="idle_release"),
+    path("idle/<str:job_id>/exempt", idle.exempt, name="idle_exempt"),
+    path("idle/exemptions/<int:exemption_id>/end", idle.end_exemption, name="exemption_end"),
     path("quota/", quota.show_quota, name="quota"),
     path("reports/", reports.show_reports, name="reports"),
     path("reports/usage.csv", reports.download_usage, name="reports_usage"),

@@ -22,6 +22,7 @@ SIGNALS: dict[str, str | Promise] = {
     Signal.PROCESSES: gettext_lazy("processes start and end"),
     Signal.CPU: gettext_lazy("the processor works, such as to load data"),
     Signal.DISK: gettext_lazy("files are read or written"),
+    Signal.NETWORK: gettext_lazy("it sends or receives data"),
     Signal.KERNEL: gettext_lazy("a kernel or a terminal works"),
     Signal.DOOR: gettext_lazy("somebody is at work in it"),
 }
@@ -67,6 +68,8 @@ def describe_seen(seen: dict) -> str:
         parts.append(_("CPU %(percent)s %%") % {"percent": round(seen["cpu_percent"])})
     if seen.get("disk_kib_s"):
         parts.append(_("disk %(rate)s kB/s") % {"rate": round(seen["disk_kib_s"])})
+    if seen.get("net_kib_s"):
+        parts.append(_("network %(rate)s kB/s") % {"rate": round(seen["net_kib_s"])})
     if seen.get("kernels"):
         parts.append(str(KERNELS.get(seen["kernels"], "")))
     if seen.get("gpu_mib"):

@@ -5,6 +5,7 @@ fails; test_socket_doors has the websockets, gateway/test_app_doors the hosts of
 doors is ada's: her running job, its task, her token; eve is in another team, bob leads hers.
 """
 
+from datetime import timedelta
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -23,6 +24,7 @@ from common.secrets import digest_secret
 from files.models import Upload
 from jobs.models import Job
 from jobs.task_access import derive_task_secret
+from monitoring.models import Exemption, IdleWatch
 from notebooks.services import create_notebook
 from portal.api.permissions import AGENT, ANYBODY, SIGNED_IN
 from tests import make
@@ -178,6 +180,13 @@ PAGES = {
     ("notebook_clone", "POST"): (SIGN_IN, 404, SIGN_IN),
     ("notebook_extend", "POST"): (SIGN_IN, 404, SIGN_IN),
     ("notebook_delete", "POST"): (SIGN_IN, 404, SIGN_IN),
+    ("notebook_resume", "POST"): (SIGN_IN, 404, SIGN_IN),
+    ("idle", "GET"): (SIGN_IN, 200, SIGN_IN),
+    ("idle_snooze", "POST"): (SIGN_IN, 404, SIGN_IN),
+    ("idle_nudge", "POST"): (SIGN_IN, 404, SIGN_IN),
+    ("idle_release", "POST"): (SIGN_IN, 404, SIGN_IN),
+    ("idle_exempt", "POST"): (SIGN_IN, 404, SIGN_IN),
+    ("exemption_end", "POST"): (SIGN_IN, 404, SIGN_IN),
     ("queue", "GET"): (SIGN_IN, 200, SIGN_IN),
     ("cluster", "GET"): (SIGN_IN, 200, SIGN_IN),
     ("gpu_map", "GET"): (SIGN_IN, 200, SIGN_IN),
@@ -292,6 +301,10 @@ def build_world():
     cast.webhook = make.webhook(cast.ada, name="secret-plan")
     cast.task = make.start(job)[0]
     cast.job = Job.objects.get(pk=job.pk)
+    IdleWatch.objects.create(job=cast.job, since=timezone.now(), finding="idle", rung=1)
+    cast.exemption = Exemption.objects.create(
+        job=cast.job, reason="secret-plan", by=cast.bob, until=timezone.now() + timedelta(hours=1)
+    )
     cast.notebook = create_notebook(user=cast.ada, name="secret-plan", gpu="1/4")
     cast.secret = make.token(cast.ada)
     cast.upload = Upload.objects.create(uuid=uuid4(), user=cast.ada, name="secret-plan", size=1)
@@ -328,6 +341,7 @@ def address(name, world):
         "webhook_id": world.webhook.pk,
         "maintenance_id": 1,
         "window_id": 1,
+        "exemption_id": world.exemption.pk,
         "image_id": world.image.pk,
         "login_id": world.login.pk,
         "delivery_id": world.webhook.deliveries.first().pk,

@@ -23,6 +23,7 @@ class Signal(StrEnum):
     PROCESSES = "processes"
     CPU = "cpu"
     DISK = "disk"
+    NETWORK = "network"
     KERNEL = "kernel"
     DOOR = "door"
 
@@ -53,6 +54,7 @@ class Limits:
     cpu_minute_percent: float = 10.0
     cpu_floor_milli: float = 50.0
     disk_kib_s: float = 50.0
+    net_kib_s: float = 50.0
     coverage: float = 0.9
     fresh_s: float = 60.0
 
@@ -87,6 +89,8 @@ class TaskWindow:
     processes: Values
     read_kib_s: Values
     write_kib_s: Values
+    net_rx_kib_s: Values
+    net_tx_kib_s: Values
     shares: Sequence[ShareWindow]
     restarted_at: datetime | None = None
     door_at: datetime | None = None
@@ -120,6 +124,7 @@ class Seen:
     gpu_mib: float | None = None
     cpu_percent: float | None = None
     disk_kib_s: float | None = None
+    net_kib_s: float | None = None
     kernels: str = ""
 
     def as_json(self) -> dict[str, Any]:
@@ -130,6 +135,7 @@ class Seen:
             "gpu_mib": _round(self.gpu_mib),
             "cpu_percent": _round(self.cpu_percent),
             "disk_kib_s": _round(self.disk_kib_s),
+            "net_kib_s": _round(self.net_kib_s),
             "kernels": self.kernels,
         }
 
@@ -236,6 +242,8 @@ def _list_signals(task: TaskWindow, window: Window, limits: Limits) -> list[tupl
     found += _find_work(Signal.CPU, asked, *cpu, window)
     for moved in (task.read_kib_s, task.write_kib_s):
         found += _find_work(Signal.DISK, moved, limits.disk_kib_s, limits.disk_kib_s, window)
+    for moved in (task.net_rx_kib_s, task.net_tx_kib_s):
+        found += _find_work(Signal.NETWORK, moved, limits.net_kib_s, limits.net_kib_s, window)
     return found + _find_changes(task.processes, window)
 
 
@@ -306,6 +314,7 @@ def _summarise(window: Window) -> Seen:
         gpu_mib=_sum_last(share.used_mib for task in tasks for share in task.shares),
         cpu_percent=_most(100 * task.cpu_milli / max(task.cpu_asked, 1) for task in tasks),
         disk_kib_s=_most(moved for task in tasks for moved in (task.read_kib_s, task.write_kib_s)),
+        net_kib_s=_most(moved for task in tasks for moved in (task.net_rx_kib_s, task.net_tx_kib_s)),
         kernels=_describe_kernels(tasks),
     )
 

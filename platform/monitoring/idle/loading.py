@@ -19,6 +19,7 @@ from notebooks.models import Notebook
 
 STEP_S = 10
 A_MINUTE_OF_TICKS = 60 / STEP_S
+TASK_COLUMNS = ("cpu_milli", "processes", "read_kib_s", "write_kib_s", "net_rx_kib_s", "net_tx_kib_s")
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ def cut_window(held: HeldJob, frame: Frame, watch: IdleWatch | None, door_at: da
 
 def _get_task_values(frame: Frame, task: Task) -> dict[str, Values]:
     key = Key(Kind.TASK, task.pk)
-    return {name: _get_column(frame, key, name) for name in ("cpu_milli", "processes", "read_kib_s", "write_kib_s")}
+    return {name: _get_column(frame, key, name) for name in TASK_COLUMNS}
 
 
 def _get_share(frame: Frame, held: HeldJob, task: Task, card: dict) -> ShareWindow:
@@ -128,8 +129,10 @@ def _get_share(frame: Frame, held: HeldJob, task: Task, card: dict) -> ShareWind
 
 
 def _get_column(frame: Frame, key: Key, name: str) -> Values:
-    values = frame.values.get(key)
-    return np.full(frame.slots, np.nan) if values is None else values[COLUMNS[key.kind].index(name)]
+    values, column = frame.values.get(key), COLUMNS[key.kind].index(name)
+    if values is None or column >= len(values):  # kept before there was such a column
+        return np.full(frame.slots, np.nan)
+    return values[column]
 
 
 def _get_part(card: dict) -> float:

@@ -19,6 +19,7 @@ from jobs.models import Job, JobKind, Priority, Task
 from jobs.reason_messages import describe_end, describe_wait
 from jobs.running_slices import may_resize
 from jobs.states import HOLDING, JOB_ACTIVE, JobState
+from portal.access.idle_rows import IdleRow, find_told_rows
 from portal.wording.image_pulls import job_hint, start_sentence
 from portal.wording.resources import (
     describe_gpu,
@@ -81,6 +82,13 @@ class JobView:
     @cached_property
     def tasks(self) -> list[Task]:
         return self.job.in_order(self.job.newest_tasks.select_related("node"))
+
+    @cached_property
+    def idle(self) -> IdleRow | None:
+        """Return what is told of it while it is idle; None while it is not."""
+        if self.job.state != JobState.RUNNING:
+            return None
+        return find_told_rows(self.rights.user, [self.job.pk]).get(self.id)
 
     # ---- permitted actions ----
 
@@ -337,7 +345,11 @@ def view_jobs(jobs: Iterable[Job], user: User) -> list[JobView]:
     newest = Task.objects.filter(job__in=jobs, attempt=F("job__attempt"))
     for task in newest.select_related("node"):
         tasks[task.job_id].append(task)
-    return [JobView(job, rights, job.in_order(tasks[job.pk])) for job in jobs]
+    views = [JobView(job, rights, job.in_order(tasks[job.pk])) for job in jobs]
+    idle = find_told_rows(user, [job.pk for job in jobs if job.state == JobState.RUNNING])
+    for view in views:
+        view.idle = idle.get(view.id)
+    return views
 
 
 def describe_request(job: Job) -> str:

@@ -13,8 +13,10 @@ from common.errors import NotFound
 from common.resources import parse_gpu, show_duration
 from jobs.models import Task
 from jobs.states import TaskState
+from monitoring.idle.requests import find_released
 from notebooks.models import Notebook
 from notebooks.states import NotebookState
+from portal.access.idle_rows import IdleRow
 from portal.access.ssh_endpoint import find_ssh_endpoint
 from portal.pages.jobs.view_model import JobRights, JobView, view_jobs
 from portal.wording.resources import describe_gpu
@@ -54,6 +56,16 @@ class NotebookView:
     def is_own(self) -> bool:
         """Whether the user owns it; others only see that it exists."""
         return self.notebook.user_id == self.user.pk
+
+    @property
+    def idle(self) -> IdleRow | None:
+        """Return what is told of it while it is idle."""
+        return self.start.idle if self.start else None
+
+    @cached_property
+    def may_resume(self) -> bool:
+        """Whether a rule took its GPU, and it may have it again."""
+        return self.is_own and find_released(self.notebook) is not None
 
     # ---- state ----
 

@@ -41,7 +41,7 @@ def test_nothing_for_half_an_hour_is_idle_and_kept_memory_is_said():
     [
         ("trains", Signal.GPU),
         ("loads data", Signal.CPU),
-        ("downloads", Signal.DISK),
+        ("downloads", Signal.NETWORK),
         ("gang with one slow rank", Signal.GPU),
         ("notebook with a terminal that prepares data", Signal.CPU),
         ("debugs in a kernel", Signal.KERNEL),

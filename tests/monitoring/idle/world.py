@@ -11,7 +11,15 @@ from monitoring.models import IdleWatch, Sample, TaskNow
 from monitoring.series.keys import COLUMNS, Kind
 from monitoring.series.store import keep_samples
 
-QUIET = {"cpu_milli": 8, "memory_mib": 300, "processes": 4, "read_kib_s": 0, "write_kib_s": 0}
+QUIET = {
+    "cpu_milli": 8,
+    "memory_mib": 300,
+    "processes": 4,
+    "read_kib_s": 0,
+    "write_kib_s": 0,
+    "net_rx_kib_s": None,
+    "net_tx_kib_s": None,
+}
 
 
 def run_for(job: Job, minutes: float) -> Job:

@@ -28,6 +28,7 @@ class TaskTrace:
     processes: Values
     read: Values
     write: Values
+    received: Values = field(default_factory=lambda: np.full(SLOTS, np.nan))
     restarts: list[int] = field(default_factory=list)
 
     def cut(self, begin: int, end: int) -> None:
@@ -113,7 +114,7 @@ def _loads_data(dice):
 
 def _downloads(dice):
     task = _quiet(dice)
-    task.write[:] = dice.uniform(400, 50_000)
+    task.received[:] = dice.uniform(400, 50_000)
     return Trace("", [task])
 
 

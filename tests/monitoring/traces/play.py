@@ -43,6 +43,8 @@ def _cut_task(trace: Trace, task: TaskTrace, tick: int, begin: int, length: int)
         processes=cut(task.processes),
         read_kib_s=cut(task.read),
         write_kib_s=cut(task.write),
+        net_rx_kib_s=cut(task.received),
+        net_tx_kib_s=cut(np.full(SLOTS, np.nan)),
         shares=[ShareWindow(cut(task.busy), cut(task.used_mib))],
         restarted_at=_when(restarts[-1]) if restarts else None,
         door_at=_when(doors[-1]) if doors else None,

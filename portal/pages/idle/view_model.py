@@ -1,0 +1,100 @@
+"""What the pages show of what is held and idle."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from django.utils.translation import gettext as _
+
+from accounts.models import User
+from cluster.models import Pool
+from common.resources import show_gpu
+from jobs.models import JobKind
+from monitoring.idle.ladder import Ladder
+from monitoring.idle.rules import build_ladder, load_rules
+from monitoring.idle.rungs import Rung, Then
+from monitoring.models import Exemption
+from portal.access.idle_rows import IdleRow, IdleTotals, list_exemptions, list_idle_rows, load_totals
+from portal.pages.jobs.view_model import JobRights
+
+DOTS = (Rung.NOTED, Rung.REMINDED, Rung.WARNED, Rung.ACTED)
+
+
+@dataclass(frozen=True)
+class RuleLine:
+    """A pool's rule for one kind of work, in words. own: it has one of its own."""
+
+    pool: str
+    kind: str
+    steps: str
+    then: str
+
+
+@dataclass(frozen=True)
+class ExemptLine:
+    row: Exemption
+    name: str
+    may_end: bool
+
+
+class IdlePage:
+    dots = DOTS
+
+    def __init__(self, user: User):
+        self.user = user
+
+    @cached_property
+    def exemptions(self) -> list[ExemptLine]:
+        rights = JobRights(self.user)
+        lines = []
+        for row in list_exemptions(self.user):
+            job = row.job or (row.notebook.job if row.notebook else None)
+            name = row.notebook.name if row.notebook else (job.name or job.public_id) if job else ""
+            lines.append(ExemptLine(row, name, job is not None and rights.may("idle.exempt", job)))
+        return lines
+
+    @cached_property
+    def rows(self) -> list[IdleRow]:
+        return list_idle_rows(self.user)
+
+    @cached_property
+    def totals(self) -> IdleTotals:
+        return load_totals()
+
+    @property
+    def answer(self) -> str:
+        """Say how much of what is held is idle."""
+        idle = show_gpu(self.totals.idle_milli)
+        if not self.totals.held_milli:
+            return _("No card is held now.")
+        held = show_gpu(self.totals.held_milli)
+        if not self.rows:
+            return _("Nothing held is idle; %(held)s cards are held.") % {"held": held}
+        return _("%(idle)s of %(held)s held cards are idle.") % {"idle": idle, "held": held}
+
+    @property
+    def idle_percent(self) -> int:
+        return round(100 * self.totals.idle_milli / self.totals.held_milli) if self.totals.held_milli else 0
+
+    @cached_property
+    def rules(self) -> list[RuleLine]:
+        rules = load_rules()
+        pools = [(pool.pk, pool.name) for pool in Pool.objects.order_by("name")]
+        lines = []
+        for pk, name in pools:
+            for kind in (JobKind.INTERACTIVE, JobKind.BATCH):
+                rule = rules.find_rule(pk, kind)
+                if rule is not None:
+                    lines.append(_describe_rule(name, kind, build_ladder(rule)))
+        return lines
+
+
+def _describe_rule(pool: str, kind: JobKind, ladder: Ladder) -> RuleLine:
+    words = {
+        Rung.NOTED: _("notice after %(minutes)s min"),
+        Rung.REMINDED: _("reminder after %(minutes)s min"),
+        Rung.WARNED: _("warning after %(minutes)s min"),
+        Rung.ACTED: _("act after %(minutes)s min"),
+    }
+    steps = [words[rung] % {"minutes": seconds // 60} for rung, seconds in sorted(ladder.after_s.items())]
+    whom = _("notebooks") if kind == JobKind.INTERACTIVE else _("jobs")
+    return RuleLine(pool, whom, _(", ").join(steps), str(Then(ladder.then).label))
