@@ -78,6 +78,7 @@ def _query(
     name, tables = GROUPS[by] if by else ("''", "")
     asked: dict[str, Any] = {"now": now, "teams": None if teams is None else sorted(teams)}
     asked |= {"begins": [period.begins for period in periods], "ends": [period.ends for period in periods]}
+    asked |= {"first": min(asked["begins"], default=now), "last": max(asked["ends"], default=now)}
     with connection.cursor() as cursor:
         cursor.execute(QUERY % {"name": name, "tables": tables}, asked)
         return [(row[0] - 1, row[1], _read_sums(row[2:])) for row in cursor]
@@ -88,33 +89,46 @@ def _read_sums(values: Sequence[Any]) -> Sums:
     return Sums(held, active, idle, unknown, busy, tasks, values[6])
 
 
+MS = "floor(1000 * date_part('epoch', {}) + 0.0005)::bigint"
+"""Milliseconds since 1970; half a microsecond makes up for floats."""
 QUERY = """
-WITH held AS (
-    SELECT p.slot, %(name)s AS name, h.task, h.gpu_milli::numeric AS milli, gpu.simulated,
-        floor(1000 * extract(epoch FROM least(coalesce(h.released_at, %%(now)s), p.ends)))
-            - floor(1000 * extract(epoch FROM greatest(h.held_from, p.begins))) AS ms,
-        greatest(floor(1000 * extract(epoch FROM coalesce(h.released_at, %%(now)s)))
-            - floor(1000 * extract(epoch FROM h.held_from)), 1) AS all_ms,
-        coalesce(newest.seen_ms, kept.seen_ms, 0)::numeric AS seen_ms,
-        coalesce(newest.active_ms, kept.active_ms, 0)::numeric AS active_ms,
-        coalesce(newest.idle_ms, kept.idle_ms, 0)::numeric AS idle_ms,
-        coalesce(newest.busy_ms, kept.busy_ms, 0)::numeric AS busy_ms
+WITH held AS MATERIALIZED (
+    SELECT %(name)s AS name, h.task, h.gpu_milli::bigint AS milli, gpu.simulated, h.held_from,
+        coalesce(h.released_at, %%(now)s) AS released_at,
+        coalesce(newest.seen_ms, kept.seen_ms, 0) AS seen_ms,
+        coalesce(newest.active_ms, kept.active_ms, 0) AS active_ms,
+        coalesce(newest.idle_ms, kept.idle_ms, 0) AS idle_ms, coalesce(newest.busy_ms, kept.busy_ms, 0) AS busy_ms
     FROM quotas_holding h
-    JOIN unnest(%%(begins)s::timestamptz[], %%(ends)s::timestamptz[]) WITH ORDINALITY AS p(begins, ends, slot)
-        ON h.held_from < least(p.ends, %%(now)s) AND coalesce(h.released_at, %%(now)s) > p.begins
     JOIN cluster_gpu gpu ON gpu.id = h.gpu_id
     %(tables)s
     LEFT JOIN monitoring_taskusenow newest ON newest.holding_id = h.id
     LEFT JOIN monitoring_taskuse kept ON kept.holding_id = h.id
-    WHERE %%(teams)s::bigint[] IS NULL OR h.team_id = ANY(%%(teams)s::bigint[])
-), part AS (
-    SELECT *, div(least(active_ms, all_ms) * ms, all_ms) AS active,
-        div(least(seen_ms, all_ms) * ms, all_ms) AS seen, div(least(busy_ms, all_ms) * ms, all_ms) AS busy
-    FROM held
-), whole AS (
-    SELECT *, least(div(least(idle_ms, all_ms) * ms, all_ms), ms - active) AS idle FROM part
+    WHERE h.held_from < least(%%(last)s, %%(now)s) AND coalesce(h.released_at, %%(now)s) > %%(first)s
+        AND (%%(teams)s::bigint[] IS NULL OR h.team_id = ANY(%%(teams)s::bigint[]))
+), cut AS MATERIALIZED (
+    SELECT slot, name, task, milli, simulated, seen_ms, active_ms, idle_ms, busy_ms,
+        [until] - [since] AS ms,
+        greatest([end] - [begin], 1) AS all_ms
+    FROM held JOIN unnest(%%(begins)s::timestamptz[], %%(ends)s::timestamptz[]) WITH ORDINALITY AS p(begins, ends, slot)
+        ON held_from < least(ends, %%(now)s) AND released_at > begins
+), part AS MATERIALIZED (
+    SELECT slot, name, task, milli, simulated, ms,
+        floor(least(seen_ms, all_ms) * (ms::float8 / all_ms))::bigint AS seen,
+        floor(least(active_ms, all_ms) * (ms::float8 / all_ms))::bigint AS active,
+        floor(least(idle_ms, all_ms) * (ms::float8 / all_ms))::bigint AS idle,
+        floor(least(busy_ms, all_ms) * (ms::float8 / all_ms))::bigint AS busy
+    FROM cut
 )
-SELECT slot, name, sum(milli * ms), sum(milli * active), sum(milli * idle),
-    sum(milli * (ms - greatest(seen, active + idle))), sum(1000 * busy), count(DISTINCT task), bool_or(simulated)
-FROM whole GROUP BY slot, name
+SELECT slot, name, sum(milli * ms), sum(milli * active), sum(milli * least(idle, ms - active)),
+    sum(milli * (ms - least(greatest(seen, active + idle), ms))), sum(1000 * busy), count(DISTINCT task),
+    bool_or(simulated)
+FROM part GROUP BY slot, name
 """
+EDGES = {
+    "[until]": "least(released_at, ends)",
+    "[since]": "greatest(held_from, begins)",
+    "[end]": "released_at",
+    "[begin]": "held_from",
+}
+for edge, moment in EDGES.items():
+    QUERY = QUERY.replace(edge, MS.format(moment))
