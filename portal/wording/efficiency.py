@@ -100,7 +100,8 @@ def describe_advice(verdict: Verdict, *, running: bool) -> str:
         if value == "0":
             return _("Ask for no GPU.")
         names = {"size": describe_gpu(parse_gpu(value)), "memory": show_memory(verdict.params["size_mib"])}
-        return (_("%(size)s (%(memory)s) fits.") if running else _("%(size)s (%(memory)s) would have fitted.")) % names
+        fits = (_("%(size)s (%(memory)s) fits.") if running else _("%(size)s (%(memory)s) would have fitted.")) % names
+        return f"{fits} {_describe_starts(verdict)}".rstrip()
     if verdict.advice.field == "cpu":
         words = _("Ask for %(cores)s CPU cores in each task, or keep the data on the machine.")
         return words % {"cores": value}
@@ -165,6 +166,13 @@ def list_meters(use: JobUse) -> list[Meter]:
         value = show_duration(use.tail_ms // 1000)
         meters.append(Meter(_("Idle at the end"), value, _cap(100 * use.tail_ms / max(use.ran_ms, 1)), "idle"))
     return meters
+
+
+def _describe_starts(verdict: Verdict) -> str:
+    percent = verdict.params.get("at_once")
+    if percent is None:
+        return ""
+    return _("It started at once in %(percent)s %% of cases in the last 30 days.") % {"percent": percent}
 
 
 def _measure_busy(use: JobUse) -> Meter:

@@ -9,7 +9,8 @@ from rest_framework.response import Response
 
 from common.resources import show_cpu, show_memory
 from jobs.models import Job
-from monitoring.usage.efficiency import RULES, JobUse, Verdict, judge
+from monitoring.usage.at_once import judge_job
+from monitoring.usage.efficiency import RULES, JobUse, Verdict
 from monitoring.usage.figures import load_job_use
 from portal.api.http.fields import Amount, amount
 from portal.api.jobs.jobs import find_job
@@ -93,7 +94,7 @@ def show_efficiency(job: Job, use: JobUse) -> dict[str, Any]:
         "running": running,
         "coverage_percent": _round(use.coverage_percent),
         "simulated": any(card.source == "simulated" for card in use.cards),
-        "verdicts": [show_verdict(verdict, running=running) for verdict in judge(use)],
+        "verdicts": [show_verdict(verdict, running=running) for verdict in judge_job(job, use)],
         "gpu_busy_percent": _round(use.busy_percent),
         "gpu_memory_peak": amount(gpu_peak, show_memory),
         "gpu_memory": amount(gpu_held, show_memory),

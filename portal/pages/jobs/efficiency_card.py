@@ -7,7 +7,8 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from common.resources import parse_gpu
-from monitoring.usage.efficiency import JobUse, Verdict, judge
+from monitoring.usage.at_once import judge_job
+from monitoring.usage.efficiency import JobUse, Verdict
 from monitoring.usage.figures import load_job_use
 from portal.pages.jobs.view_model import JobView
 from portal.wording.efficiency import (
@@ -55,7 +56,7 @@ def load_efficiency_card(view: JobView) -> EfficiencyCard | None:
 
 
 def build_efficiency_card(view: JobView, use: JobUse) -> EfficiencyCard:
-    verdicts = judge(use)
+    verdicts = judge_job(view.job, use)
     first, *more = [_build_row(view, verdict) for verdict in verdicts]
     simulated = any(card.source == "simulated" for card in use.cards)
     return EfficiencyCard(_judge(verdicts), first, more, list_meters(use), describe_coverage(use), simulated)

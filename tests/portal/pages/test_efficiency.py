@@ -1,12 +1,16 @@
 """How well a job uses what it holds: the same on its page, by the API, and in the notice of its end."""
 
+from datetime import timedelta
+
 import pytest
 from django.conf import settings
 from django.db import connection
+from django.utils import timezone
 
 from events.models import Notice
-from jobs.models import Task
+from jobs.models import Job, Task
 from monitoring.models import TaskUse
+from monitoring.usage.at_once import FEWEST
 from portal.tasks import build_mail
 from tests import make
 from tests.api_client import Api
@@ -66,6 +70,16 @@ def test_the_api_says_the_same(cast):
     assert (told["gpu_busy_percent"], told["coverage_percent"], told["running"]) == (20.0, 100.0, True)
     assert told["gpu_hours"]["held"] == pytest.approx(5, abs=0.01) and told["gpu_hours"]["unknown"] < 0.01
     assert ask(cast, cast.eve).status_code == 404
+
+
+def test_a_smaller_slice_is_advised_with_how_often_it_started_at_once(cast):
+    for number in range(FEWEST):
+        job = make.job(cast.ada, gpu="1/8", pool="dev")
+        make.end(make.start(job, cast.gpus[0])[0].job)
+        if number < 3:
+            Job.objects.filter(pk=job.pk).update(submitted_at=timezone.now() - timedelta(hours=2))
+    (advice,) = [one["advice"] for one in ask(cast).json()["verdicts"] if one["code"] == "too_much_memory"]
+    assert advice["text"] == "⅛ GPU (4.3 GB) fits. It started at once in 70 % of cases in the last 30 days."
 
 
 def test_of_a_job_that_was_hardly_seen_nothing_is_said(cast, look):
