@@ -23,6 +23,7 @@ COMMANDS = {
     "eff": ("job_status", "How well a job uses what it holds, or used what it held."),
     "logs": ("logs", "What a job wrote."),
     "events": ("events", "What happens to jobs and notebooks."),
+    "alerts": ("events", "Alerts: ls, ack, silence."),
     "stop": ("job_actions", "Stop jobs."),
     "retry": ("job_actions", "Queue ended jobs once more."),
     "hold": ("job_actions", "Keep waiting jobs from starting."),

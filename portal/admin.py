@@ -8,7 +8,9 @@ from django.utils.translation import gettext_lazy as _
 from accounts.models import Team, User
 from cluster.models import Agent, Enrolment, Gpu, Maintenance, Node, Pool, Window
 from images.models import Image, Login
+from monitoring.models import AlertRule
 from portal.console.agents import AgentAdmin, EnrolmentAdmin
+from portal.console.alerts import AlertRuleAdmin
 from portal.console.images import ImageAdmin, LoginAdmin
 from portal.console.machines import GpuAdmin, NodeAdmin, PoolAdmin, WindowAdmin
 from portal.console.maintenance import MaintenanceAdmin
@@ -20,6 +22,7 @@ SECTIONS = {
     "accounts": _("People"),
     "cluster": _("Machines"),
     "images": _("Images"),
+    "monitoring": _("Alerts"),
     "quotas": _("Quotas and limits"),
 }
 for label, words in SECTIONS.items():
@@ -39,3 +42,4 @@ admin.site.register(Image, ImageAdmin)
 admin.site.register(Login, LoginAdmin)
 admin.site.register(Quota, QuotaAdmin)
 admin.site.register(UserLimit, UserLimitAdmin)
+admin.site.register(AlertRule, AlertRuleAdmin)

@@ -33,7 +33,9 @@ from jobs.lifecycle import TaskMove, move_tasks
 from jobs.models import Job, Task
 from jobs.states import TaskState
 from jobs.submit import submit_job
-from monitoring.models import TaskUse
+from monitoring.alerts.round import ship_rules
+from monitoring.alerts.services import make_silence
+from monitoring.models import Alert, AlertRule, Silence, TaskUse
 from quotas.models import Holding, Quota, UserLimit
 from scheduler.commit.starting import start_jobs
 from scheduler.commit.steps import CardShare, StartJob, TaskStart
@@ -120,6 +122,17 @@ def ssh_key(seed: int = 1) -> str:
 
 def webhook(person: User, team: Team | None = None, *topics: str, name: str = "ci") -> Webhook:
     return create_webhook(actor=person, name=name, url="https://example.com/hook", topics=list(topics), team=team)[0]
+
+
+def alert(code: str, label: str = "n1:0", **fields) -> Alert:
+    """One of a rule that ships, firing since now."""
+    ship_rules()
+    usual = {"subject_id": next(_numbers), "state": "FIRING", "since": timezone.now(), "judged_at": timezone.now()}
+    return Alert.objects.create(rule=AlertRule.objects.get(code=code), label=label, **{**usual, **fields})
+
+
+def silence(person: User, rule: AlertRule) -> Silence:
+    return make_silence(actor=person, rule=rule, until=timezone.now() + timedelta(hours=1), reason="secret-plan")
 
 
 def image(person: User, team: Team | None = None, alias: str = "torch", reference: str = "nlp/train:3") -> Image:

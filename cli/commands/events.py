@@ -1,17 +1,37 @@
-"""`events`: one's events as they happen."""
+"""`events`: one's events as they happen; `alerts`: what needs somebody's look now."""
 
-from datetime import datetime
-from typing import Annotated
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any
 
 import typer
 
 from cli.failures import INTERRUPTED, NOT_FOUND, USAGE, Failure
 from cli.http.event_stream import Message, listen
+from cli.output.cells import NONE, format_clock, now, parse_time
+from cli.output.safe_text import plain
+from cli.output.table import Column
+from cli.parse_duration import read_duration
 from cli.session import Command, Session, new_commands
 
 commands = new_commands()
+alerts = new_commands()
+commands.add_typer(alerts, name="alerts", help="Alerts: ls, ack, silence.")
 
 WHY = {"too_old": "they are too many or too old", "unknown": "there is no such event"}
+
+
+ALERT_COLUMNS = (
+    Column("ID"),
+    Column("SEVERITY"),
+    Column("STATE"),
+    Column("ALERT", least=10),
+    Column("ABOUT", least=6),
+    Column("VALUE", right=True),
+    Column("SINCE"),
+    Column("ACKNOWLEDGED BY", least=5),
+)
+UNKNOWN = "?"
+AlertId = Annotated[str, typer.Argument(metavar="ALERT", help="Its number, with or without alert-.")]
 
 
 @commands.command("events", cls=Command)
@@ -43,6 +63,63 @@ def events(
                 raise Failure(NOT_FOUND, _describe_reset(message))
     except KeyboardInterrupt:
         raise Failure(INTERRUPTED) from None
+
+
+@alerts.command("ls", cls=Command)
+def list_alerts(
+    ctx: typer.Context,
+    every: Annotated[bool, typer.Option("--all", help="Also those that ended, as far as they are kept.")] = False,
+) -> None:
+    """What fires now, or may soon, and concerns you."""
+    session: Session = ctx.obj
+    query = {"state": "pending,firing,no_data,resolved"} if every else {}
+    found = session.client().get("/alerts", limit=500, **query)
+    rows = [_alert_row(alert) for alert in found["results"]]
+    names = [f"alert-{alert['id']}" for alert in found["results"]]
+    session.show_table(found, names, ALERT_COLUMNS, rows, "Nothing fires.")
+
+
+@alerts.command("ack", cls=Command)
+def acknowledge(ctx: typer.Context, alert: AlertId) -> None:
+    """Say that you are at it: nobody is told of it again."""
+    session: Session = ctx.obj
+    found = session.client().post(f"/alerts/{_read_id(alert)}:acknowledge", {})
+    words = f"{found['name']}, {found['label'] or 'the platform'}: acknowledged by {found['acknowledged_by']}."
+    session.show(found, [f"alert-{found['id']}"], [words])
+
+
+@alerts.command("silence", cls=Command)
+def silence(
+    ctx: typer.Context,
+    alert: AlertId,
+    why: Annotated[str, typer.Option("--why", metavar="TEXT", help="The reason, for others to read.")],
+    length: Annotated[str, typer.Option("--for", metavar="TIME", help="How long: 90m, 4h, 7d.")] = "1h",
+) -> None:
+    """Tell nothing of an alert for a while: an administrator for everybody, others for themselves."""
+    session: Session = ctx.obj
+    client = session.client()
+    found = client.get(f"/alerts/{_read_id(alert)}")
+    until = datetime.now(UTC) + timedelta(seconds=read_duration(length) or 0)
+    asked = {"rule": found["rule"], "label": found["label"], "until": until.isoformat(), "reason": why}
+    made = client.post("/silences", asked)
+    whose = "for everybody" if made["for_all"] else "for you"
+    session.show(made, [f"silence-{made['id']}"], [f"{found['name']}, {found['label']}: silent {whose} for {length}."])
+
+
+def _read_id(text: str) -> int:
+    number = text.removeprefix("alert-")
+    if not (number.isascii() and number.isdecimal() and 0 < len(number) < 19):
+        raise Failure(USAGE, f"{plain(text)} is not an alert. `tessera alerts ls` lists them.")
+    return int(number)
+
+
+def _alert_row(alert: dict[str, Any]) -> list[str]:
+    value = UNKNOWN if alert["value"] is None else f"{alert['value']:g} {alert['unit']}".strip()
+    since = format_clock(parse_time(alert["since"]) or now(), now())
+    state = alert["state"].replace("_", " ")
+    label = alert["label"] or "platform"
+    who = alert["acknowledged_by"] or NONE
+    return [f"alert-{alert['id']}", alert["severity"], state, alert["name"], label, value, since, who]
 
 
 def _line(event: dict) -> str:

@@ -38,6 +38,8 @@ SCOPES = (
     "reports:read",
     "metrics:scrape",
     "metrics:tasks",
+    "alerts:read",
+    "alerts:write",
 )
 TOKEN_DAYS = 90
 TOKEN_DAYS_MAX = 366

@@ -8,7 +8,7 @@ from portal.api.cluster import agents, health, maintenance, nodes, pools, quotas
 from portal.api.events import events, notices, webhooks
 from portal.api.files import files, uploads
 from portal.api.jobs import code_uploads, efficiency, images, jobs, logs, plans
-from portal.api.monitoring import metrics, usage
+from portal.api.monitoring import alert_rules, alerts, metrics, usage
 from portal.api.notebooks import notebooks
 from portal.api.people import me, ssh_keys
 
@@ -76,6 +76,18 @@ urlpatterns = [
     path("events", events.Events.as_view(), name="api-events"),
     path("notices", notices.Notices.as_view(), name="api-notices"),
     path("notices:read", notices.ReadNotices.as_view(), name="api-notices-read"),
+    path("alerts", alerts.AlertList.as_view(), name="api-alerts"),
+    path("alerts/<number:alert_id>", alerts.AlertDetail.as_view(), name="api-alert"),
+    path("alerts/<number:alert_id>:acknowledge", alerts.AlertAcknowledge.as_view(), name="api-alert-acknowledge"),
+    path("alerts/<number:alert_id>:act", alerts.AlertAct.as_view(), name="api-alert-act"),
+    path("alerts/<number:alert_id>:undo", alerts.AlertUndo.as_view(), name="api-alert-undo"),
+    path("alert-rules", alert_rules.AlertRuleList.as_view(), name="api-alert-rules"),
+    path("alert-rules/<number:rule_id>", alert_rules.AlertRuleDetail.as_view(), name="api-alert-rule"),
+    path(
+        "alert-rules/<number:rule_id>:backtest", alert_rules.AlertRuleBacktest.as_view(), name="api-alert-rule-backtest"
+    ),
+    path("silences", alerts.SilenceList.as_view(), name="api-silences"),
+    path("silences/<number:silence_id>", alerts.SilenceDetail.as_view(), name="api-silence"),
     path("webhooks", webhooks.Webhooks.as_view(), name="api-webhooks"),
     path("webhooks/<number:webhook_id>", webhooks.WebhookDetail.as_view(), name="api-webhook"),
     path("webhooks/<number:webhook_id>:new-secret", webhooks.WebhookSecret.as_view(), name="api-webhook-secret"),

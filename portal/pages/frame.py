@@ -13,6 +13,7 @@ from django.views.decorators.http import require_POST
 
 from accounts.models import User
 from events.notices import count_unread
+from monitoring.alerts.services import count_loud
 from portal.access.idle_rows import IdleRow
 from portal.pages.idle.banners import show_idle
 
@@ -45,6 +46,7 @@ NAV = (
     NavItem("idle", _("Idle"), "zzz", ("/idle/",)),
     NavItem("quota", _("Quota"), "gauge", ("/quota/",)),
     NavItem("reports", _("Reports"), "chart-pie", ("/reports/",)),
+    NavItem("alerts", _("Alerts"), "alert-triangle", ("/alerts/",)),
     NavItem("tokens", _("Settings"), "tools", ("/settings/",)),
 )
 CONSOLE = NavItem("admin:index", _("Console"), "adjustments", ("/console/",))
@@ -57,6 +59,7 @@ class NavLink:
     icon: str
     current: bool
     on_phone: bool
+    count: int = 0
 
 
 class PageFrame:
@@ -72,7 +75,14 @@ class PageFrame:
         best = max(items, key=lambda item: matches[item])
         current = "home" if path == "/" else best.url_name if matches[best] else ""
         return [
-            NavLink(reverse(item.url_name), item.words, item.icon, item.url_name == current, item.on_phone)
+            NavLink(
+                reverse(item.url_name),
+                item.words,
+                item.icon,
+                item.url_name == current,
+                item.on_phone,
+                self.loud if item.url_name == "alerts" else 0,
+            )
             for item in items
         ]
 
@@ -108,6 +118,12 @@ class PageFrame:
             return []
         rows, path = show_idle(self.request.user), self.request.path
         return [row for row in rows if path not in (f"/j/{row.job_id}/", f"/n/{row.notebook_id}/", "/idle/")]
+
+    @cached_property
+    def loud(self) -> int:
+        """How many alerts fire for the user that nobody acknowledged."""
+        user = self.request.user
+        return count_loud(user) if user.is_authenticated else 0
 
     @cached_property
     def simulated(self) -> bool:

@@ -4,9 +4,11 @@ from django.urls import path
 
 from cluster.nodes import cordon_node, drain_node, uncordon_node
 from jobs.control import hold_job, release_job, retry_job, stop_job
+from monitoring.alerts.actions import confirm_action, undo_action
 from portal.pages import apps, frame, home, reports, terminal
 from portal.pages.account import notices, ssh_keys, webhooks
 from portal.pages.account import sign_in_and_tokens as account
+from portal.pages.alerts import views as alerts
 from portal.pages.cluster import queue, quota
 from portal.pages.cluster import views as cluster
 from portal.pages.files import views as files
@@ -78,6 +80,12 @@ urlpatterns = [
     path("join/<str:secret>", account.join, name="join"),
     path("sign-out/", account.sign_out, name="sign_out"),
     path("settings/look/", frame.set_look, name="set_look"),
+    path("alerts/", alerts.list_alerts, name="alerts"),
+    path("alerts/<int:alert_id>/acknowledge", alerts.acknowledge, name="alert_acknowledge"),
+    path("alerts/<int:alert_id>/silence", alerts.silence, name="alert_silence"),
+    path("alerts/<int:alert_id>/act", alerts.act, {"service": confirm_action}, name="alert_act"),
+    path("alerts/<int:alert_id>/undo", alerts.act, {"service": undo_action}, name="alert_undo"),
+    path("alerts/silences/<int:silence_id>/end", alerts.end, name="silence_end"),
     path("notices/", notices.list_notices, name="notices"),
     path("notices/bell", notices.show_bell, name="bell"),
     path("notices/read", notices.read_notices, name="notices_read"),

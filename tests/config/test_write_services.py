@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-APPS = ("accounts", "cluster", "files", "images", "jobs", "notebooks", "quotas")
+APPS = ("accounts", "cluster", "files", "images", "jobs", "monitoring", "notebooks", "quotas")
 WRITES = (
     "approve_", "change_", "clone_", "delete_", "end_", "extend_", "hold_", "invite_", "release_", "remove_", "resize_",
     "retry_", "revoke_", "save_", "start_", "stop_", "submit_",

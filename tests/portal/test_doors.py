@@ -73,6 +73,21 @@ API = {
     ("api-events", "GET"): (401, 200, 403),
     ("api-notices", "GET"): (401, 200, 403),
     ("api-notices-read", "POST"): (401, 200, 403),
+    ("api-alerts", "GET"): (401, 200, 403),
+    ("api-alert", "GET"): (401, 404, 403),
+    ("api-alert-acknowledge", "POST"): (401, 404, 403),
+    ("api-alert-act", "POST"): (401, 404, 403),
+    ("api-alert-undo", "POST"): (401, 404, 403),
+    ("api-alert-rules", "GET"): (401, 200, 403),
+    ("api-alert-rules", "POST"): (401, 403, 403),
+    ("api-alert-rule", "GET"): (401, 200, 403),
+    ("api-alert-rule", "PATCH"): (401, 403, 403),
+    ("api-alert-rule", "DELETE"): (401, 403, 403),
+    ("api-alert-rule-backtest", "POST"): (401, 403, 403),
+    ("api-silences", "GET"): (401, 200, 403),
+    ("api-silences", "POST"): (401, 400, 403),
+    ("api-silence", "GET"): (401, 404, 403),
+    ("api-silence", "DELETE"): (401, 404, 403),
     ("api-webhooks", "GET"): (401, 200, 403),
     ("api-webhooks", "POST"): (401, 400, 403),
     ("api-webhook", "GET"): (401, 404, 403),
@@ -225,6 +240,12 @@ PAGES = {
     ("ssh_keys", "GET"): (SIGN_IN, 200, SIGN_IN),
     ("ssh_keys", "POST"): (SIGN_IN, 200, SIGN_IN),
     ("ssh_key_remove", "POST"): (SIGN_IN, 404, SIGN_IN),
+    ("alerts", "GET"): (SIGN_IN, 200, SIGN_IN),
+    ("alert_acknowledge", "POST"): (SIGN_IN, 404, SIGN_IN),
+    ("alert_silence", "POST"): (SIGN_IN, 404, SIGN_IN),
+    ("alert_act", "POST"): (SIGN_IN, 404, SIGN_IN),
+    ("alert_undo", "POST"): (SIGN_IN, 404, SIGN_IN),
+    ("silence_end", "POST"): (SIGN_IN, 404, SIGN_IN),
     ("notices", "GET"): (SIGN_IN, 200, SIGN_IN),
     ("bell", "GET"): (SIGN_IN, 200, SIGN_IN),
     ("notices_read", "POST"): (SIGN_IN, 302, SIGN_IN),
@@ -246,6 +267,8 @@ DOORS = API | PAGES
 # The whole console is for admins and auditors: everybody else is sent away at every address of it.
 CONSOLE = "admin:"
 CONSOLE_WAYS = {"/sign-in/", "/", "/console/", "/console/login/", "/settings/password/"}  # each asks again
+
+ALERTS = {"alerts:read", "alerts:write"}  # rules and their back-tests
 
 KNOCKERS = ("anonymous", "stranger", "token without scope")
 
@@ -274,7 +297,8 @@ OF_ADA_ALONE = [
     name
     for name, pattern in routes()
     if name == "terminal"
-    or {"notebook_id", "token_id", "key_id", "upload_id", "webhook_id"} & set(pattern.pattern.regex.groupindex)
+    or {"notebook_id", "token_id", "key_id", "upload_id", "webhook_id", "silence_id"}
+    & set(pattern.pattern.regex.groupindex)
 ]
 
 
@@ -300,6 +324,8 @@ def build_world():
     cast.login = make.login(cast.bob, cast.nlp)
     cast.webhook = make.webhook(cast.ada, name="secret-plan")
     cast.task = make.start(job)[0]
+    cast.alert = make.alert("low_activity", "secret-plan", owners=[cast.ada.pk], teams=[cast.nlp.pk])
+    cast.silence = make.silence(cast.ada, cast.alert.rule)
     cast.job = Job.objects.get(pk=job.pk)
     IdleWatch.objects.create(job=cast.job, since=timezone.now(), finding="idle", rung=1)
     cast.exemption = Exemption.objects.create(
@@ -339,6 +365,9 @@ def address(name, world):
         "key_id": world.key.pk,
         "name": NAMES.get(name, world.job.public_id if name == "terminal" else "n1"),
         "webhook_id": world.webhook.pk,
+        "alert_id": world.alert.pk,
+        "rule_id": world.alert.rule_id,
+        "silence_id": world.silence.pk,
         "maintenance_id": 1,
         "window_id": 1,
         "exemption_id": world.exemption.pk,
@@ -441,7 +470,7 @@ def test_no_dead_token_opens_anything_of_the_api(world, name):
 def test_a_token_needs_the_scope_of_a_door_and_no_other(world, name):
     for method, needed in dict(routes())[name].callback.view_class.scopes.items():
         person = (
-            world.admin if {"cluster:write", "metrics:scrape"} & set(needed) else world.ada
+            world.admin if {"cluster:write", "metrics:scrape", *ALERTS} & set(needed) else world.ada
         )  # nobody else plans maintenance
         without, alone = make.token(person, *set(SCOPES) - set(needed)), make.token(person, *needed)
         refused, answer = (call(method, address(name, world), token) for token in (without, alone))

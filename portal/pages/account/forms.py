@@ -23,8 +23,10 @@ SCOPE_WORDS = {
     "reports:read": _("Read the GPU time of your teams"),
     "metrics:scrape": _("Read the metrics of the platform, if you are an administrator or auditor"),
     "metrics:tasks": _("Read also the metrics of each running task"),
+    "alerts:read": _("Read alerts and their rules"),
+    "alerts:write": _("Acknowledge and silence alerts, and change rules, if you are an administrator"),
 }
-UNUSUAL_SCOPES = {"cluster:write", "webhooks:write", "metrics:scrape", "metrics:tasks"}
+UNUSUAL_SCOPES = {"cluster:write", "webhooks:write", "metrics:scrape", "metrics:tasks", "alerts:write"}
 """Not ticked at first: what is, lets each command of a day's work go, `tessera ssh-key add` too."""
 DAYS = ((7, _("7 days")), (30, _("30 days")), (90, _("90 days")), (366, _("a year")))
 LONGEST_PASSWORD = 256

@@ -1,0 +1,161 @@
+"""View models of alerts and silences."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from accounts.models import Team, User
+from monitoring.alerts.messages import matches
+from monitoring.models import Alert, AlertState, Severity, Silence, Subject
+from monitoring.models.alerts import OPEN
+from portal.wording.alerts import (
+    HINTS,
+    describe_condition,
+    describe_end_of_alert,
+    describe_subject,
+    describe_value,
+)
+
+MOST_NAMES = 4
+SEVERITY_CHIPS = {
+    Severity.CRITICAL: ("fault", "alert-circle"),
+    Severity.WARNING: ("idle", "alert-triangle"),
+    Severity.INFO: ("wait", "info-circle"),
+}
+STATE_CHIPS = {
+    AlertState.PENDING: ("wait", "hourglass"),
+    AlertState.NO_DATA: ("stale", "question-mark"),
+    AlertState.RESOLVED: ("done", "circle-check"),
+}
+WORST_FIRST = [Severity.CRITICAL, Severity.WARNING, Severity.INFO]
+
+
+@dataclass(frozen=True)
+class Names:
+    """Whom receivers are, by "user:7" and "team:3". viewer: the reader."""
+
+    viewer: User
+    of: dict[str, str]
+
+    def describe(self, told: Iterable[str]) -> str:
+        """Say who was told. Only admins and auditors read others' names."""
+        known = [receiver for receiver in told if receiver in self.of or not self.viewer.sees_all]
+        if not known:
+            return _("nobody yet")
+        if self.viewer.sees_all:
+            names = [self.of[receiver] for receiver in known]
+            more = len(names) - MOST_NAMES
+            shown = ", ".join(names[:MOST_NAMES])
+            return _("%(names)s and %(n)s more") % {"names": shown, "n": more} if more > 0 else shown
+        me, others = f"user:{self.viewer.pk}" in known, len([one for one in known if one.startswith("user:")])
+        others -= me
+        if not me:
+            return ngettext("%(n)s person", "%(n)s people", others) % {"n": others}
+        return ngettext("you and %(n)s other", "you and %(n)s others", others) % {"n": others} if others else _("you")
+
+
+class AlertView:
+    def __init__(self, row: Alert, names: Names, silences: Sequence[Silence]):
+        self.row = row
+        self.names = names
+        self.rule = row.rule
+        self.silences = [one for one in silences if matches(one, row)]
+
+    @property
+    def chip(self) -> tuple[str, str, str]:
+        """Return (tone, icon, words)."""
+        if self.row.state in STATE_CHIPS:
+            return *STATE_CHIPS[AlertState(self.row.state)], str(AlertState(self.row.state).label)
+        return *SEVERITY_CHIPS[Severity(self.rule.severity)], str(Severity(self.rule.severity).label)
+
+    @property
+    def subject(self) -> str:
+        return describe_subject(self.row)
+
+    @property
+    def path(self) -> str:
+        """The page of what the alert is about."""
+        label = self.row.label
+        if self.rule.subject in (Subject.JOB, Subject.TASK):
+            return reverse("job", args=[label.partition(" ")[0]])
+        if self.rule.subject in (Subject.CARD, Subject.NODE):
+            return reverse("node", args=[label.partition(":")[0]])
+        if self.rule.subject == Subject.PLATFORM:
+            return reverse("checks") if self.names.viewer.sees_all else ""
+        return f"{reverse('queue')}?pool={label}" if self.rule.subject == Subject.POOL else reverse("quota")
+
+    @property
+    def value(self) -> str:
+        return describe_value(self.rule, self.row.value)
+
+    @property
+    def condition(self) -> str:
+        return describe_condition(self.rule)
+
+    @property
+    def hint(self) -> str:
+        return str(HINTS.get(self.rule.code, ""))
+
+    @property
+    def told(self) -> str:
+        return self.names.describe(self.row.told)
+
+    @property
+    def end(self) -> str:
+        return describe_end_of_alert(self.row)
+
+    @property
+    def is_open(self) -> bool:
+        return self.row.state in OPEN
+
+    @property
+    def is_loud(self) -> bool:
+        return self.row.state in (AlertState.FIRING, AlertState.NO_DATA)
+
+    @cached_property
+    def may_acknowledge(self) -> bool:
+        """An owner and a lead answer for their work; for machines and the platform, admins do."""
+        if not self.is_loud or self.row.acknowledged_at is not None:
+            return False
+        of_work = self.rule.subject in (Subject.JOB, Subject.TASK, Subject.TEAM)
+        return self.names.viewer.is_admin or (of_work and not self.names.viewer.sees_all)
+
+    @property
+    def may_act(self) -> bool:
+        return self.names.viewer.is_admin and self.is_loud
+
+    @property
+    def silence(self) -> Silence | None:
+        """Why the reader hears nothing of it."""
+        return next((one for one in self.silences if one.for_all or one.user_id == self.names.viewer.pk), None)
+
+
+def view_alerts(rows: Iterable[Alert], viewer: User) -> list[AlertView]:
+    """Return alerts, those that fire first, the worst first."""
+    alerts = list(rows)
+    names = load_names(viewer, alerts)
+    silences = list(Silence.objects.filter(until__gt=timezone.now()))
+    return sorted((AlertView(row, names, silences) for row in alerts), key=_order)
+
+
+def load_names(viewer: User, alerts: Sequence[Alert]) -> Names:
+    """Load the names of who was told, for those who may read them."""
+    told = {receiver for alert in alerts for receiver in alert.told} if viewer.sees_all else set()
+    users = {int(one[5:]) for one in told if one.startswith("user:")}
+    teams = {int(one[5:]) for one in told if one.startswith("team:")}
+    of = {f"user:{pk}": name for pk, name in User.objects.filter(pk__in=users).values_list("pk", "username")}
+    return Names(
+        viewer, of | {f"team:{pk}": name for pk, name in Team.objects.filter(pk__in=teams).values_list("pk", "name")}
+    )
+
+
+def _order(view: AlertView) -> tuple[int, int, float]:
+    states = [AlertState.FIRING, AlertState.NO_DATA, AlertState.PENDING, AlertState.RESOLVED]
+    acknowledged = view.row.acknowledged_at is not None
+    severity = WORST_FIRST.index(Severity(view.rule.severity))
+    return states.index(AlertState(view.row.state)) + acknowledged, severity, -view.row.since.timestamp()
