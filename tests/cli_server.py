@@ -1,5 +1,6 @@
 """A small HTTP server that answers the `tessera` command as a test tells it, and jobs as the API shows them."""
 
+import gzip
 import json
 import socket
 import threading
@@ -34,6 +35,8 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
         script, path = self.server.script, self.path.removeprefix("/api/v1")
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if self.headers.get("Content-Encoding") == "gzip":
+            body = gzip.decompress(body)
         script.asked.append((self.command, path, dict(self.headers), body))
         script.came.set()
         answers = script.answers.get(

@@ -1,5 +1,7 @@
 """An agent and the real portal, over real HTTP: from the invitation to cards that take work."""
 
+import gzip
+
 import pytest
 
 from cluster.agents import revoke_agent
@@ -98,13 +100,28 @@ def test_agents_send_less_often_where_there_are_many_and_hardly_where_nobody_wan
     assert ask() == {"taken": 0, "next": 0, "every_s": ingest.NEVER_S}
 
 
+TICK = b'{"run": "a/1", "ticks": [{"seq": 1, "age_ms": 0, "up_ms": 0}]}'
+BOMB = gzip.compress(b"x" * 10_000_000)
+
+
 @pytest.mark.parametrize(("body", "status"), [("{", 400), ("x" * 65_537, 413)])
 def test_a_body_that_is_no_json_or_too_large_is_refused(cast, body, status):
+    assert send_samples(cast, body).status_code == status
+
+
+PACKED = [(gzip.compress(TICK), 200), (TICK, 400), (BOMB, 413)]
+
+
+@pytest.mark.parametrize(("body", "status"), PACKED, ids=["packed", "not packed", "too large"])
+def test_a_packed_body_is_unpacked_up_to_the_same_size(cast, body, status):
+    assert len(BOMB) < 65_536
+    assert send_samples(cast, body, **{"Content-Encoding": "gzip"}).status_code == status
+
+
+def send_samples(cast, body, **headers: str):
     make.agent(cast.node, make.report(make.reported_gpu(0)))
-    sent = Api(make.AGENT_KEY).client.post(
-        f"{BASE}agents/n1:samples", body, content_type="application/json", headers=KEY
-    )
-    assert sent.status_code == status
+    where = f"{BASE}agents/n1:samples"
+    return Api(make.AGENT_KEY).client.post(where, body, content_type="application/json", headers=KEY | headers)
 
 
 def test_the_instances_of_a_card_take_work_in_its_stead(machine, web, transactional_db):

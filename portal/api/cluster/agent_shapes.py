@@ -219,7 +219,7 @@ class SlicesAnswer(serializers.Serializer):
 
 class SamplesAsk(serializers.Serializer):
     """run: changes when the sampler begins anew, and its totals with it. ticks: oldest first, each with seq, age_ms,
-    up_ms, cards and tasks. At most 64 KiB.
+    up_ms, cards, tasks and node. At most 64 KiB, also of a body that gzip packed (Content-Encoding).
     """
 
     run = serializers.CharField()

@@ -40,7 +40,7 @@ from portal.api.cluster.agent_shapes import (
     SlicesAnswer,
     SlicesAsk,
 )
-from portal.api.http.bodies import JSON, media_type, parse_json, read_body, read_json
+from portal.api.http.bodies import JSON, media_type, parse_json, read_json, read_packed_body
 from portal.api.http.lists import FieldsQuery, all_of, list_of
 from portal.api.permissions import AGENT, ANYBODY
 from portal.api.view import ApiView, read_query
@@ -160,7 +160,7 @@ class AgentSamples(ApiView):
         """
         agent = _agent(request, name)
         media_type(request, JSON)
-        sent = parse_json(read_body(request, MOST_SAMPLES))
+        sent = parse_json(read_packed_body(request, MOST_SAMPLES))
         wanted = settings.TESSERA_SAMPLE_S > 0
         node = Node.objects.present().filter(name=agent.node_name).first() if wanted else None
         taken = take_samples(node, sent) if node is not None else Taken(0, 0, Counter())

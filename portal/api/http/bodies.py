@@ -1,6 +1,7 @@
 """Request bodies, read under a byte limit."""
 
 import json
+import zlib
 from collections.abc import Iterator
 
 from django.db.models import Model
@@ -17,6 +18,8 @@ PIECE = 64 * 1024
 JSON = "application/json"
 YAML = ("application/yaml", "text/yaml")
 GZIP = "application/gzip"
+GZIP_BITS = 16 + zlib.MAX_WBITS
+"""What zlib takes for gzip's header."""
 
 
 def media_type(request: Request, *known: str) -> str:
@@ -30,6 +33,21 @@ def media_type(request: Request, *known: str) -> str:
 def read_body(request: Request, limit: int) -> bytes:
     """Read the body. Raises TooLarge (bytes) by declared or actual length."""
     return b"".join(read_pieces(request, limit))
+
+
+def read_packed_body(request: Request, limit: int) -> bytes:
+    """Read a body that may be packed by gzip. limit: of what it unpacks to. Raises TooLarge, InvalidInput."""
+    body = read_body(request, limit)
+    if request.headers.get("Content-Encoding", "").strip().lower() != "gzip":
+        return body
+    unpacking = zlib.decompressobj(GZIP_BITS)
+    try:
+        unpacked = unpacking.decompress(body, limit + 1)
+    except zlib.error:
+        raise InvalidInput([FieldError("", "json_syntax", {"line": 1, "column": 1})]) from None
+    if len(unpacked) > limit:
+        raise TooLarge(max=limit)
+    return unpacked
 
 
 def read_pieces(request: Request, limit: int) -> Iterator[bytes]:
