@@ -42,7 +42,6 @@ NAV = (
     NavItem("queue", _("Queue"), "list-numbers", ("/queue/",), on_phone=True),
     NavItem("cluster", _("Cluster"), "server-2", ("/cluster/", "/nodes/")),
     NavItem("gpu_map", _("GPU map"), "layout-grid", ("/cluster/gpus/", "/gpus/")),
-    NavItem("gpu_map", _("GPU map"), "layout-grid", ("/cluster/gpus/",)),
     NavItem("idle", _("Idle"), "zzz", ("/idle/",)),
     NavItem("quota", _("Quota"), "gauge", ("/quota/",)),
     NavItem("reports", _("Reports"), "chart-pie", ("/reports/",)),

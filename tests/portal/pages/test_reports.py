@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from datetime import timedelta
 
 import pytest
@@ -112,3 +113,8 @@ def test_beyond_the_most_groups_the_rest_is_one_row_and_the_sum_whole(cast, monk
 def test_long_periods_are_drawn_by_week(cast, look):
     Holding.objects.filter(task=cast.task.uuid).update(held_from=timezone.now() - timedelta(days=200))
     assert "GPU-hours by week" in look(cast.ada, f"/reports/?from={timezone.now().date() - timedelta(days=200)}")
+
+
+def test_the_navigation_names_each_page_once(cast, look):
+    links = re.findall(r'class="side-link" href="([^"]+)"', look(cast.ada, "/reports/"))
+    assert "/reports/" in links and len(links) == len(set(links))
