@@ -20,6 +20,7 @@ from monitoring.alerts.round import judge_alerts
 from monitoring.idle import watching
 from monitoring.idle.acting import fulfil_wishes
 from monitoring.samples.ingest import take_samples
+from monitoring.samples.pace import claim_sample
 from notebooks.models import Notebook
 from notebooks.services import start_notebook
 from runtimes.contract.errors import Unavailable
@@ -87,9 +88,19 @@ def take_inventory() -> None:
 
 
 @shared_task
-def sample() -> None:
-    """Sample this machine's cards and tasks, where no agent does."""
+def sample_when_due() -> None:
+    """Sample this machine where no agent does, more often while somebody watches it."""
     _leave_dead_connection()
+    sampler = get_sampler()
+    try:
+        if sampler is not None and claim_sample(sampler.node_name):
+            sample()
+    except DatabaseError as failed:  # the next beat retries; nothing waits for samples
+        log.warning("no samples: %s", failed)
+
+
+def sample() -> None:
+    """Sample this machine's cards and tasks."""
     sampler = get_sampler()
     node = Node.objects.present().filter(name=sampler.node_name).first() if sampler is not None else None
     if sampler is None or node is None:

@@ -51,5 +51,7 @@ app.conf.beat_schedule = {
     "tally": build_schedule_entry(30, "monitoring.tasks.tally"),
 }
 if settings.TESSERA_SAMPLE_S > 0:
-    app.conf.beat_schedule["sample"] = build_schedule_entry(settings.TESSERA_SAMPLE_S, "scheduler.tasks.sample")
     app.conf.beat_schedule["follow_idle"] = build_schedule_entry(20, "scheduler.tasks.follow_idle")
+    app.conf.beat_schedule["sample"] = build_schedule_entry(
+        min(settings.TESSERA_SAMPLE_S, settings.TESSERA_SAMPLE_WATCHED_S), "scheduler.tasks.sample_when_due"
+    )

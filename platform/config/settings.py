@@ -94,6 +94,7 @@ TESSERA_CLOCK_STEADY_S = env_int("TESSERA_CLOCK_STEADY_S", 600)
 
 # How often a machine's cards and tasks are sampled where the platform sees it itself; 0 = never.
 TESSERA_SAMPLE_S = env_int("TESSERA_SAMPLE_S", 10)
+TESSERA_SAMPLE_WATCHED_S = env_int("TESSERA_SAMPLE_WATCHED_S", 2)  # while somebody looks at its curves
 TESSERA_KEEP_RAW_H = env_int("TESSERA_KEEP_RAW_H", 3)  # hours of samples; then packs, each 10 s, minute and hour:
 TESSERA_KEEP_FINE_D = env_int("TESSERA_KEEP_FINE_D", 7)
 TESSERA_KEEP_MINUTES_D = env_int("TESSERA_KEEP_MINUTES_D", 60)

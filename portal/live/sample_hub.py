@@ -12,16 +12,18 @@ from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime
+from time import monotonic
 from weakref import WeakKeyDictionary
 
 from asgiref.sync import sync_to_async
 from django.db import DatabaseError, connection
 
-from portal.live.sample_ticks import Subject, Tick, load_ticks
+from monitoring.samples.pace import mark_watched
+from portal.live.sample_ticks import Subject, Tick, list_machines, load_ticks
 
 log = logging.getLogger("tessera.live")
 
-POLL_S = 0.5
+POLL_S, MARK_EVERY_S = 0.5, 5.0
 QUEUE = 16
 """Ticks that wait for one socket."""
 MISSED = json.dumps({"samples_missed": True})
@@ -83,10 +85,14 @@ class SampleHub:
         self.watchers.discard(watcher)
 
     async def _ask_forever(self) -> None:
+        marked = float("-inf")
         while self.watchers:
             subjects = {subject for watcher in self.watchers for subject in watcher.subjects.values()}
             try:
                 self._hand_out(await sync_to_async(_load)(subjects))
+                if monotonic() - marked > MARK_EVERY_S:
+                    await sync_to_async(_mark)(subjects)
+                    marked = monotonic()
             except DatabaseError as away:
                 log.warning("samples wait for the database: %s", away)
             await asyncio.sleep(POLL_S)
@@ -120,6 +126,14 @@ def _load(subjects: Collection[Subject]) -> list[Tick]:
     """Ask, and hold no connection until the next time."""
     try:
         return load_ticks(subjects)
+    finally:
+        connection.close()
+
+
+def _mark(subjects: Collection[Subject]) -> None:
+    """Have the machines sampled more often, on which that is what is watched."""
+    try:
+        mark_watched(list_machines(subjects))
     finally:
         connection.close()
 

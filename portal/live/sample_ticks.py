@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from accounts.models import User
 from cluster.models import Gpu
-from jobs.models import Job
+from jobs.models import Job, Task
 from monitoring.models import CardNow, TaskNow
 from monitoring.samples.newest import KNOWN_FOR
 
@@ -57,6 +57,13 @@ def find_subjects(user: User, names: Collection[str]) -> dict[str, Subject]:
     found = [Subject(jobs[pk], "job", pk) for pk in seen]
     found += [Subject(cards[uuid], "card", pk) for pk, uuid in known]
     return {subject.name: subject for subject in found}
+
+
+def list_machines(subjects: Collection[Subject]) -> set[str]:
+    """Return the names of the machines on which watched jobs and cards are."""
+    jobs, cards = ([one.pk for one in subjects if one.kind == kind] for kind in ("job", "card"))
+    tasks = Task.objects.holding().filter(job__in=jobs, node__isnull=False).values_list("node__name", flat=True)
+    return {*tasks, *Gpu.objects.filter(pk__in=cards).values_list("node__name", flat=True)}
 
 
 def load_ticks(subjects: Collection[Subject]) -> list[Tick]:

@@ -8,7 +8,7 @@ from cluster.agents import revoke_agent
 from cluster.models import Gpu
 from events.record_and_publish import SYSTEM
 from monitoring.models import CardNow
-from monitoring.samples import ingest
+from monitoring.samples import pace
 from runtimes.contract.node import NodeView
 from scheduler.inventory.nodes import record_inventory
 from tests import make
@@ -94,10 +94,10 @@ def test_agents_send_less_often_where_there_are_many_and_hardly_where_nobody_wan
         return Api(make.AGENT_KEY).client.post(where, tick, content_type="application/json", headers=KEY).json()
 
     assert ask() == {"taken": 1, "next": 2, "every_s": settings.TESSERA_SAMPLE_S}
-    monkeypatch.setattr(ingest, "BODIES_PER_S", 1 / 25)
+    monkeypatch.setattr(pace, "BODIES_PER_S", 1 / 25)
     assert ask()["every_s"] == 25
     settings.TESSERA_SAMPLE_S = 0
-    assert ask() == {"taken": 0, "next": 0, "every_s": ingest.NEVER_S}
+    assert ask() == {"taken": 0, "next": 0, "every_s": pace.NEVER_S}
 
 
 TICK = b'{"run": "a/1", "ticks": [{"seq": 1, "age_ms": 0, "up_ms": 0}]}'

@@ -7,14 +7,11 @@ import logging
 from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from math import ceil
 
-from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
-from cluster.agents import SILENT_AFTER
-from cluster.models import Agent, Gpu, Node
+from cluster.models import Gpu, Node
 from jobs.models import Task
 from metrics.process import SAMPLES_REFUSED, SAMPLES_TAKEN
 from monitoring.models import CardNow, NodeNow, Sample, TaskNow
@@ -29,10 +26,6 @@ from monitoring.usage.moving import move_uses
 log = logging.getLogger("tessera.samples")
 
 MOST_RATE = 2**31 - 1
-BODIES_PER_S = 50
-"""Of all agents together, at most."""
-NEVER_S = 600
-"""Pause of an agent where no samples are wanted."""
 TASK_RATES = {
     "cpu_milli": "cpu_ms",
     "read_kib_s": "read_kib",
@@ -76,14 +69,6 @@ def take_samples(node: Node, sent: object) -> Taken:
     if body.refused:
         log.warning("samples of %s: dropped %s", node.name, dict(body.refused))
     return Taken(len(ticks), now.seq + 1, body.refused)
-
-
-def get_sample_pace() -> int:
-    """Return the seconds between two ticks of an agent."""
-    if settings.TESSERA_SAMPLE_S <= 0:
-        return NEVER_S
-    agents = Agent.objects.filter(reported_at__gt=timezone.now() - SILENT_AFTER).count()
-    return max(settings.TESSERA_SAMPLE_S, ceil(agents / BODIES_PER_S))
 
 
 def _lock(node: Node) -> NodeNow:

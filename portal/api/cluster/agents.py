@@ -22,7 +22,8 @@ from cluster.models import Agent, Node
 from common.errors import NotFound, NotPermitted
 from jobs.log_ingest import MOST_BYTES, Piece, get_log_pace, store_pieces
 from jobs.running_slices import take_uses
-from monitoring.samples.ingest import Taken, get_sample_pace, take_samples
+from monitoring.samples.ingest import Taken, take_samples
+from monitoring.samples.pace import get_sample_pace
 from portal.api.authentication import AgentAuthentication, TokenAuthentication
 from portal.api.cluster.agent_shapes import (
     AgentShape,
@@ -164,7 +165,7 @@ class AgentSamples(ApiView):
         wanted = settings.TESSERA_SAMPLE_S > 0
         node = Node.objects.present().filter(name=agent.node_name).first() if wanted else None
         taken = take_samples(node, sent) if node is not None else Taken(0, 0, Counter())
-        said = {"taken": taken.taken, "next": taken.next, "every_s": get_sample_pace()}
+        said = {"taken": taken.taken, "next": taken.next, "every_s": get_sample_pace(name)}
         return Response(SamplesAnswer(said).data)
 
 
