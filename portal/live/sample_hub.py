@@ -68,7 +68,7 @@ class SampleHub:
     def __init__(self) -> None:
         self.watchers: set[Watcher] = set()
         self._asking: asyncio.Task | None = None
-        self._sent: defaultdict[Subject, set[datetime]] = defaultdict(set)
+        self._sent: dict[tuple[Subject, datetime], Tick] = {}
 
     def join(self, watcher: Watcher) -> None:
         """Add a watcher, or leave out one that watches nothing any more."""
@@ -99,14 +99,13 @@ class SampleHub:
 
     def _hand_out(self, ticks: list[Tick]) -> None:
         """Give each new tick to those who watch its subject by now, and the newest to those who have just come."""
-        before, self._sent = self._sent, defaultdict(set)
+        before, self._sent = self._sent, {(tick.subject, tick.at): tick for tick in ticks}
         watching: defaultdict[str, list[Watcher]] = defaultdict(list)
         for watcher in self.watchers:
             for name in watcher.subjects:
                 watching[name].append(watcher)
         for tick in ticks:
-            is_new, name = tick.at not in before[tick.subject], tick.subject.name
-            self._sent[tick.subject].add(tick.at)
+            is_new, name = before.get((tick.subject, tick.at)) != tick, tick.subject.name
             if there := [one for one in watching[name] if is_new or name in one.new]:
                 text = json.dumps({"samples": tick.as_json()}, separators=(",", ":"))
                 for watcher in there:
