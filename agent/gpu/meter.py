@@ -44,7 +44,7 @@ class Meter:
 
 def build_card(sample: Sample, before: BusyTotal | None) -> tuple[dict[str, Any], BusyTotal | None]:
     """Return a card of a tick, and its new total. What is not known is absent."""
-    total = add_samples(before, sample["utilization"])
+    total = add_samples(before, sample["utilization"], time.clock_gettime(time.CLOCK_BOOTTIME))
     told = {name: sample[name] for name in GAUGES if sample[name] is not None}
     busy = {} if total is None else {"busy_ms": int(total.busy_ms)}
     return {"uuid": sample["uuid"], **busy, **told, "source": total.source if total else MEASURED}, total

@@ -51,6 +51,25 @@ def test_what_the_driver_has_forgotten_is_taken_as_the_first_after_it_and_told_a
     assert add_samples(lost, periods(50, 50, after_us=11_000_000)).source == MEASURED
 
 
+@pytest.mark.parametrize("set_by_s", [3600, -3600])
+def test_a_clock_that_is_set_by_an_hour_adds_and_hides_no_hour(set_by_s):
+    """The driver stamps its samples by it, and keeps some seconds of both times for a while."""
+    real = [(round(1e6 * second), 50) for second in range(1, 200)]
+    stamped = [(at_us + (set_by_s * 1_000_000 if at_us > 100e6 else 0), percent) for at_us, percent in real]
+    total = None
+    for second in range(7, 200, 10):
+        total = add_samples(total, stamped[max(second - 17, 0) : second], float(second)) or total
+    assert total.busy_ms == pytest.approx(190_000 / 2, abs=10_000)
+
+
+def test_a_driver_that_tells_nothing_new_for_minutes_is_no_clock_that_was_set():
+    samples = [(1_000_000, 50), (2_000_000, 50)]
+    before = add_samples(None, samples, 2.0)
+    assert add_samples(before, samples, 200.0) is None
+    later = add_samples(before, [(202_000_000, 50)], 202.0)
+    assert (later.busy_ms, later.source) == (100_000, ESTIMATED)
+
+
 def test_what_a_driver_does_not_tell_is_absent():
     look = {"uuid": "GPU-1", "used_mib": 600, "busy_percent": 97, "temperature_c": None, "power_w": None}
     meter = Meter("boot", look=lambda: [look | {"utilization": []}])
