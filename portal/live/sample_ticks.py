@@ -21,7 +21,7 @@ from monitoring.samples.newest import KNOWN_FOR
 JOB = re.compile(r"job-([1-9][0-9]{0,17})")
 CARD = re.compile(r"gpu-(.{1,100})")
 TASK_FIELDS = (
-    *("at", "cpu_milli", "memory_mib", "read_kib_s", "write_kib_s", "shares"),
+    *("at", "cpu_milli", "memory_mib", "read_kib_s", "write_kib_s", "net_rx_kib_s", "net_tx_kib_s", "shares"),
     *("task__uuid", "task__job_id", "task__cards"),
 )
 Values = dict[str, float | None]
@@ -71,10 +71,10 @@ def load_ticks(subjects: Collection[Subject]) -> list[Tick]:
     jobs = {subject.pk: subject for subject in subjects if subject.kind == "job"}
     cards = {subject.pk: subject for subject in subjects if subject.kind == "card"}
     ticks = [_read_card(cards[row.gpu_id], row) for row in _load_cards(cards)] if cards else []
-    moments: dict[tuple[int, datetime], dict[str, Values]] = defaultdict(dict)
+    seconds: dict[tuple[int, datetime], list[TaskNow]] = defaultdict(list)
     for row in _load_tasks(jobs) if jobs else ():
-        moments[row.task.job_id, row.at.replace(microsecond=0)] |= read_task(row)
-    return ticks + [Tick(jobs[job_id], at, values) for (job_id, at), values in moments.items()]
+        seconds[row.task.job_id, row.at.replace(microsecond=0)].append(row)
+    return ticks + [_read_tasks(jobs[job_id], rows) for (job_id, _), rows in seconds.items()]
 
 
 def read_task(row: TaskNow) -> dict[str, Values]:
@@ -87,6 +87,8 @@ def read_task(row: TaskNow) -> dict[str, Values]:
             "memory_mib": row.memory_mib,
             "read_kib_s": row.read_kib_s,
             "write_kib_s": row.write_kib_s,
+            "net_rx_kib_s": row.net_rx_kib_s,
+            "net_tx_kib_s": row.net_tx_kib_s,
         }
     }
     for share in row.shares:
@@ -97,6 +99,12 @@ def read_task(row: TaskNow) -> dict[str, Values]:
             "gpu_memory_mib": share.get("used_mib"),
         }
     return told
+
+
+def _read_tasks(subject: Subject, rows: list[TaskNow]) -> Tick:
+    return Tick(
+        subject, max(row.at for row in rows), {key: told for row in rows for key, told in read_task(row).items()}
+    )
 
 
 def _read_card(subject: Subject, row: CardNow) -> Tick:

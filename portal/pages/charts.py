@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy
@@ -18,7 +19,8 @@ HOURS = {1: gettext_lazy("1 h"), 6: gettext_lazy("6 h"), 24: gettext_lazy("24 h"
 class Chart:
     """One small chart. metrics: its lines, as the API names them. names: of several. says: its sentence.
 
-    says_many: of several cards or tasks. limit: how the dashed line is called. top: of the axis, 0 for what is needed.
+    says_many: of several cards or tasks. limit: how the dashed line is called. limit_metric: where its
+    numbers are a line of their own. top: of the axis, 0 for what is needed.
     """
 
     metrics: tuple[str, ...]
@@ -27,6 +29,7 @@ class Chart:
     says_many: Promise | str = ""
     names: tuple[Promise, ...] = ()
     limit: Promise | str = ""
+    limit_metric: str = ""
     top: int = 0
     height: int = 76
 
@@ -148,6 +151,7 @@ POOL_CHARTS = (
         gettext_lazy("Held: mean {mean}, peak {max} of {limit}."),
         names=(gettext_lazy("held"), gettext_lazy("held and active")),
         limit=gettext_lazy("all cards: {limit}"),
+        limit_metric="capacity_gpus",
         height=112,
     ),
 )
@@ -157,6 +161,12 @@ def chart_cards(gpus: Sequence[str], url: str) -> ChartSet:
     """Return the curves of cards, by uuid; of one, or of a machine. url: of their numbers."""
     watch = " ".join(f"gpu-{uuid}" for uuid in gpus) if len(gpus) <= MOST_WATCHED else ""
     return ChartSet(urls=[url], charts=CARD_CHARTS, ranges=list_ranges(), watch=watch)
+
+
+def chart_pools(names: Sequence[str]) -> ChartSet:
+    """Return how many cards of pools are held and active, added up."""
+    urls = [reverse("api-pool-metrics", args=[name]) for name in names]
+    return ChartSet(urls=urls, charts=POOL_CHARTS, ranges=list_ranges(), version="pools", sums=True)
 
 
 def list_ranges(begin: datetime | None = None, end: datetime | None = None) -> list[Range]:

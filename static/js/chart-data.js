@@ -74,6 +74,12 @@ export function buildLines(curves, metrics, apart, sums) {
   return { lines, bands };
 }
 
+/* The sum of all series of a metric, as far as it is known lately. */
+export function newestOf(curves, metric) {
+  const all = curves.series.filter((one) => one.metric === metric).map(({ values }) => values.findLast((value) => value !== null));
+  return all.length && all.every((value) => value !== undefined) ? all.reduce((one, other) => one + other, 0) : null;
+}
+
 export const timesOf = (curves) => Array.from({ length: curves.slots }, (_, slot) => curves.from + (slot + 0.5) * curves.step);
 
 const first = ([value]) => value;

@@ -2,8 +2,10 @@
  *
  * shown: {lines, bands, times, holes: [[from, to]], marks: [{at, words}], limit, limitWords, top, span: [from, to], scale: [unit, factor]}
  */
+import { scaleOf } from "./chart-data.js";
+
 const { lang } = document.documentElement, isChinese = lang.startsWith("zh");
-const number = new Intl.NumberFormat(lang, { maximumSignificantDigits: 3 });
+const number = new Intl.NumberFormat(lang, { maximumSignificantDigits: 3, maximumFractionDigits: 2, roundingPriority: "lessPrecision" });
 const percent = new Intl.NumberFormat(lang, { style: "percent", maximumSignificantDigits: 2 });
 const clock = new Intl.DateTimeFormat(lang, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
 const day = new Intl.DateTimeFormat(lang, { month: "short", day: "numeric" });
@@ -35,6 +37,7 @@ export function show([unit, factor], value) {
   if (value === null || value === undefined) return "?";
   return unit === "%" ? percent.format(value / 100).replace(/(\d)%/, `$1${isChinese ? "" : "\u00a0"}%`) : `${number.format(value * factor)}\u00a0${unit}`.trim();
 }
+export const tell = (metric, value) => show(scaleOf(metric, value ?? 0), value);
 export const clockOf = (seconds) => clock.format(new Date(1000 * seconds));
 
 export class Plot {
@@ -55,6 +58,8 @@ export class Plot {
   /* Lines may come and go, so that uPlot is made anew when their kinds change; else it gets new data. */
   draw(shown, withTimes) {
     this.shown = shown;
+    let main = 0, apart = 0;
+    for (const line of shown.lines) line.colour = line.name ? APART_COLOURS[apart++ % 4] : LINE_COLOURS[main++ % 4];
     const shape = `${shown.lines.map(({ metric, name }) => `${metric} ${name ?? ""}`)} ${shown.bands.length} ${withTimes}`;
     const data = [shown.times, ...shown.lines.map(({ values }) => values), ...shown.bands];
     if (shape === this.shape) this.u.setData(data);
@@ -71,9 +76,7 @@ export class Plot {
 
   options({ lines, bands }, withTimes) {
     this.withTimes = withTimes;
-    let main = 0, apart = 0;
     const series = lines.map((line) => {
-      line.colour = line.name ? APART_COLOURS[apart++ % 4] : LINE_COLOURS[main++ % 4];
       const fill = lines.length === 1 && !bands.length ? () => faded(line.colour, 13) : undefined;
       return { stroke: () => colour(line.colour), fill, width: 1.5, points: { show: alone, size: 3 } };
     });
@@ -147,9 +150,9 @@ export class Plot {
     ctx.setLineDash([5 * dots(), 3 * dots()]);
     line(ctx, bbox.left, y, bbox.left + bbox.width, y);
     ctx.restore();
-    const words = this.shown.limitWords.replace("{limit}", show(this.shown.scale, this.shown.limit));
+    const words = this.shown.limitWords.replace("{limit}", tell(this.shown.lines[0].metric, this.shown.limit));
     ctx.font = font(true, 600);
-    write(u, words, bbox.left + bbox.width - ctx.measureText(words).width - 2 * dots(), y + 12 * dots(), "ink", 600);
+    write(u, words, bbox.left + bbox.width - ctx.measureText(words).width - 2 * dots(), y - 4 * dots(), "ink", 600);
   }
 
   marksIn() {

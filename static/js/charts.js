@@ -3,10 +3,11 @@
  * before is fetched; then the live socket brings ticks: {"watch": [subject]} asks, "live:samples" has one. After a gap
  * everything is fetched again. All charts of a page share the time axis, the cursor and the range.
  */
-import { addTick, buildLines, findHoles, readAnswers, roundUp, scaleOf, summarize, timesOf } from "./chart-data.js";
-import { Plot, clockOf, show } from "./chart-plot.js";
+import { addTick, buildLines, findHoles, newestOf, readAnswers, roundUp, scaleOf, summarize, timesOf } from "./chart-data.js";
+import { fillTable, saveCsv } from "./chart-table.js";
+import { Plot, clockOf, show, tell } from "./chart-plot.js";
 
-const SLOTS = 600, LEAST_STEP_S = 10, STALE_S = 30, ROWS = 60, AGAIN_MS = 10_000, UNWATCHED_MS = 30_000;
+const SLOTS = 600, LEAST_STEP_S = 10, STALE_S = 30, AGAIN_MS = 10_000, UNWATCHED_MS = 30_000;
 let ahead = 0; // of this clock before the platform's
 const now = () => (Date.now() - ahead) / 1000;
 const iso = (seconds) => new Date(1000 * seconds).toISOString();
@@ -24,7 +25,7 @@ class LiveCharts extends HTMLElement {
     for (const gap of ["live:refresh", "live:samples-missed"]) on(document.body, gap, () => this.load());
     on(document.body, "live:samples", ({ detail }) => this.hear(detail));
     on(this, "change", ({ target }) => (target.name === "range" ? this.zoom(null) : this.draw()));
-    on(this, "click", ({ target }) => target.closest("[data-unzoom]") && this.zoom(null));
+    on(this, "click", ({ target }) => target.closest("[data-unzoom]") ? this.zoom(null) : target.closest("[data-part=csv]") && this.saveCsv());
     on(this.piece("twin"), "toggle", () => this.fillTable());
     this.clock = setInterval(() => this.isActive && this.curves && this.age(), AGAIN_MS);
     this.zoom(null);
@@ -102,8 +103,7 @@ class LiveCharts extends HTMLElement {
     const step = LEAST_STEP_S * Math.ceil((to - from) / SLOTS / LEAST_STEP_S);
     const query = new URLSearchParams({ from: iso(from), to: iso(Math.max(to, from + step)), step });
     try {
-      const csv = this.piece("csv");
-      csv.href = `${this.dataset.urls.split(" ")[0]}?${query}&format=csv`;
+      this.query = query;
       const answers = await Promise.all(this.dataset.urls.split(" ").map((url) => fetchJson(`${url}?${query}`, signal)));
       if (signal.aborted) return;
       this.curves = readAnswers(answers);
@@ -155,23 +155,23 @@ class LiveCharts extends HTMLElement {
   drawOne({ figure, box, plot, lines, bands, metrics }, isLast) {
     const { curves } = this, [from, to] = this.span;
     const values = [...lines.map((line) => line.values), ...bands].flat().filter((value) => value !== null);
+    if (figure.dataset.limitMetric) lines[0].limit = newestOf(curves, figure.dataset.limitMetric);
     const limit = figure.dataset.limitWords ? lines[0].limit : null;
     const begin = this.dataset.begin ? Date.parse(this.dataset.begin) / 1000 : 0;
     const since = begin || curves.from + curves.step * lines[0].values.findIndex((value) => value !== null);
     const holes = findHoles(curves, lines[0].values, Math.max(since + STALE_S, from), this.isActive ? Math.min(now(), to) : to);
     if (holes.length > this.holes.length) this.holes = holes;
     const most = Math.max(...values, limit ?? 0), scale = scaleOf(metrics[0], most);
-    const top = Number(figure.dataset.top) || roundUp(1.02 * most, scale);
-    Object.assign(figure, { shownScale: scale, lines });
+    const top = Number(figure.dataset.top) || roundUp((limit === most ? 1.25 : 1.02) * most, scale);
     plot.draw({ lines, bands, times: timesOf(curves), holes, marks: this.marks(), limit, limitWords: figure.dataset.limitWords, top, span: [from, Math.max(to, from + 60)], scale }, isLast);
     const told = summarize(curves, { lines, bands }, Math.max(begin, from) && begin ? Math.max(begin, from) : 0, to);
     figure.querySelector(".chart-says").textContent = told ? this.say(figure, told, lines[0]) : "";
     box.setAttribute("aria-label", `${figure.querySelector("h3").textContent}. ${figure.querySelector(".chart-says").textContent}`);
   }
 
-  say({ dataset, shownScale }, { mean, max, seen }, { count, limit }) {
+  say({ dataset }, { mean, max, seen }, { metric, count, limit }) {
     const words = !limit && dataset.words.includes("{limit}") ? this.dataset.wordsPlain : count > 1 && dataset.wordsMany ? dataset.wordsMany : dataset.words;
-    return fill(words, { mean: show(shownScale, mean), max: show(shownScale, max), seen: show(["%", 1], Math.floor(100 * seen)), count, limit: show(shownScale, limit) });
+    return fill(words, { mean: tell(metric, mean), max: tell(metric, max), seen: show(["%", 1], Math.floor(100 * seen)), count, limit: tell(metric, limit) });
   }
 
   marks() {
@@ -187,7 +187,7 @@ class LiveCharts extends HTMLElement {
       const isFresh = this.isActive && !this.zoomed && now() - (curves.from + (last + 1) * curves.step) < Math.max(STALE_S, curves.step);
       const at = slot ?? (isFresh ? last : null);
       const words = slot === null || slot === undefined ? (this.isActive && !this.zoomed ? this.dataset.wordsNow : "") : fill(this.dataset.wordsAt, { time: clockOf(curves.from + (slot + 0.5) * curves.step) });
-      const values = lines.filter(({ name }) => !name).map(({ values }) => show(figure.shownScale, at === null ? null : values[at]));
+      const values = lines.filter(({ name }) => !name).map(({ metric, values }) => tell(metric, at === null ? null : values[at]));
       const [small, bold] = figure.querySelector(".chart-now").children;
       small.textContent = words;
       bold.textContent = words ? values.join(" · ") : "";
@@ -202,20 +202,12 @@ class LiveCharts extends HTMLElement {
     this.piece("gaps").replaceChildren(...told.map((words) => Object.assign(document.createElement("li"), { textContent: words })));
   }
 
+  saveCsv() {
+    saveCsv(`${this.dataset.urls}?${this.query}`, this.subjects.join("-") || "curves");
+  }
+
   fillTable() {
-    const twin = this.piece("twin");
-    if (!twin.open || !this.drawn) return;
-    const { curves, drawn } = this, apart = Math.max(1, Math.ceil(curves.slots / ROWS));
-    const row = (cell, words) => {
-      const line = document.createElement("tr");
-      line.append(...words.map((text, i) => Object.assign(document.createElement(i ? cell : "th"), { textContent: text, className: i ? "num" : "", scope: cell === "th" ? "col" : "row" })));
-      return line;
-    };
-    const slots = Array.from({ length: Math.ceil(curves.slots / apart) }, (_, i) => i * apart).reverse();
-    const head = row("th", [this.dataset.wordsTime, ...drawn.map(({ figure }) => figure.querySelector("h3").textContent)]);
-    const body = slots.map((slot) => row("td", [clockOf(curves.from + slot * curves.step), ...drawn.map(({ figure, lines }) => lines.filter(({ name }) => !name).map(({ values }) => show(figure.shownScale, values[slot])).join(" · "))]));
-    twin.querySelector("thead").replaceChildren(head);
-    twin.querySelector("tbody").replaceChildren(...body);
+    if (this.piece("twin").open && this.drawn) fillTable(this.piece("twin"), this.curves, this.drawn, this.dataset.wordsTime);
   }
 }
 

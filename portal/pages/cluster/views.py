@@ -27,7 +27,7 @@ from jobs.states import TaskState
 from portal.access.past_slices import list_past_slices
 from portal.access.redacted_rows import list_node_views
 from portal.image_view import ImageView, view_images
-from portal.pages.charts import chart_cards
+from portal.pages.charts import chart_cards, chart_pools
 from portal.pages.cluster.machines import SIZES, Card, Machine, Summary, build_machines, show_gpu_size, sum_machines
 from portal.pages.request_guards import signed_in
 from portal.partial import render_page
@@ -88,7 +88,9 @@ class Size:
 def show_cluster(request: HttpRequest) -> HttpResponse:
     machines = build_machines(list_node_views(cast(User, request.user)))
     summary = sum_machines(machines)
-    context = {"machines": machines, "summary": summary, "answer": cluster_answer(summary)}
+    pools = Pool.objects.filter(gpus__in=Gpu.objects.present()).distinct().values_list("name", flat=True)
+    charts = chart_pools(sorted(pools)) if summary.gpus else None
+    context = {"machines": machines, "summary": summary, "answer": cluster_answer(summary), "charts": charts}
     return render_page(request, "cluster/list.html", context, fragment="cluster/_list_live.html")
 
 

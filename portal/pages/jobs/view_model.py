@@ -20,6 +20,7 @@ from jobs.reason_messages import describe_end, describe_wait
 from jobs.running_slices import may_resize
 from jobs.states import HOLDING, JOB_ACTIVE, JobState
 from portal.access.idle_rows import IdleRow, find_told_rows
+from portal.pages.jobs.activity import Activities, Activity
 from portal.wording.image_pulls import job_hint, start_sentence
 from portal.wording.resources import (
     describe_gpu,
@@ -65,11 +66,14 @@ def find_job(user: User, job_id: str) -> Job:
 class JobView:
     """A job as one user sees it, with its newest attempt's tasks."""
 
-    def __init__(self, job: Job, rights: JobRights, tasks: list[Task] | None = None):
+    def __init__(
+        self, job: Job, rights: JobRights, tasks: list[Task] | None = None, activities: Activities | None = None
+    ):
         self.job = job
         self.rights = rights
         if tasks is not None:
             self.tasks = tasks
+        self._activities = activities
 
     @property
     def id(self) -> str:
@@ -193,6 +197,12 @@ class JobView:
     @property
     def has_simulated_cards(self) -> bool:
         return any(card.get("simulated") for task in self.tasks for card in task.cards)
+
+    @property
+    def activity(self) -> Activity | None:
+        """How busy its cards were in the last hour, None if nothing is known or it does not run."""
+        self._activities = self._activities or Activities(self.tasks)
+        return self._activities.of(self.job.pk)
 
     # ---- waiting ----
 
@@ -345,7 +355,8 @@ def view_jobs(jobs: Iterable[Job], user: User) -> list[JobView]:
     newest = Task.objects.filter(job__in=jobs, attempt=F("job__attempt"))
     for task in newest.select_related("node"):
         tasks[task.job_id].append(task)
-    views = [JobView(job, rights, job.in_order(tasks[job.pk])) for job in jobs]
+    activities = Activities([task for found in tasks.values() for task in found])
+    views = [JobView(job, rights, job.in_order(tasks[job.pk]), activities) for job in jobs]
     idle = find_told_rows(user, [job.pk for job in jobs if job.state == JobState.RUNNING])
     for view in views:
         view.idle = idle.get(view.id)

@@ -177,6 +177,11 @@ class JobList:
         return self._found[:PAGE]
 
     @property
+    def is_sampled(self) -> bool:
+        """Whether curves are shown, which change without events."""
+        return any(view.activity for view in self.views)
+
+    @property
     def older(self) -> str:
         """URL of the next page, or ""."""
         return self.address(before=self.views[-1].job.pk) if len(self._found) > PAGE else ""

@@ -210,6 +210,11 @@ class NotebookList:
         return sorted(views, key=lambda view: not view.is_started)
 
     @property
+    def is_sampled(self) -> bool:
+        """Whether curves are shown, which change without events."""
+        return any(view.start and view.start.activity for view in self.views)
+
+    @property
     def answer(self) -> str:
         """Sum up the list in a sentence."""
         if not self.views:
