@@ -1,18 +1,21 @@
-"""`stop`, `retry`, `hold`, `release`, `change`, `resize` and `settle`."""
+"""`stop`, `retry`, `hold`, `release`, `change`, `resize`, `settle` and `idle`."""
 
 import time
-from typing import Annotated
+from typing import Annotated, Any
+from urllib.parse import quote
 
 import typer
 
 from cli.completing import complete_ended_job_ids, complete_open_job_ids
 from cli.failures import OK, USAGE, WAITS, Failure
 from cli.http.transport import job_path
-from cli.output.cells import ENDED
+from cli.output.cells import ENDED, NONE
+from cli.output.table import Column
 from cli.session import Command, Session, fail, new_commands, split_setting
 
 commands = new_commands()
 
+RunningId = Annotated[str, typer.Argument(metavar="ID", autocompletion=complete_open_job_ids)]
 RESIZE_WITHIN_S, POLL_S = 15.0, 0.3
 
 OpenIds = Annotated[list[str], typer.Argument(metavar="ID", autocompletion=complete_open_job_ids)]
@@ -151,3 +154,64 @@ def _describe_result(job: dict, verb: str) -> str:
     if verb == "stop" and job["state"] not in ENDED:
         return f"{job['id']} is being stopped."
     return f"{job['id']} is {job['state']}."
+
+
+idle = new_commands()
+commands.add_typer(idle, name="idle", help="What is held and idle: ls, snooze, exempt, release.")
+IDLE = (
+    Column("ID"),
+    Column("NAME", least=6),
+    Column("OWNER", least=5),
+    Column("GPUS", right=True),
+    Column("IDLE FOR", right=True),
+    Column("SEEN", least=12),
+    Column("NEXT", least=12),
+)
+
+
+@idle.command("ls", cls=Command)
+def list_idle(ctx: typer.Context) -> None:
+    """List what is held and idle now, with what was seen and what happens next."""
+    session: Session = ctx.obj
+    found = session.client().get("/idle")
+    rows = [_idle_row(row) for row in found["results"]]
+    names = [row["job"] for row in found["results"] if row["job"]]
+    session.show_table(found, names, IDLE, rows, "Nothing held is idle.")
+
+
+@idle.command("snooze", cls=Command)
+def snooze(ctx: typer.Context, job: RunningId) -> None:
+    """Keep an idle job for another hour, twice a day at most."""
+    _do_idle(ctx.obj, f"/idle/{quote(job, safe='')}:snooze", job, "is kept for another hour")
+
+
+@idle.command("release", cls=Command)
+def release_idle(ctx: typer.Context, job: RunningId) -> None:
+    """Release what an idle job holds, at once: a notebook goes on without its GPU, a job is stopped."""
+    _do_idle(ctx.obj, f"/idle/{quote(job, safe='')}:release", job, "is released")
+
+
+@idle.command("exempt", cls=Command)
+def exempt(
+    ctx: typer.Context,
+    job: RunningId,
+    why: Annotated[str, typer.Option("--why", metavar="TEXT", help="The leads of its team see it.")],
+    hours: Annotated[int, typer.Option("--hours", metavar="N", help="24 at most; 720 for admins.")] = 8,
+) -> None:
+    """Keep the rules off a job or notebook for some hours, as a lead."""
+    session: Session = ctx.obj
+    made = session.client().post("/exemptions", {"job": job, "hours": hours, "reason": why}, repeat=False)
+    session.show(
+        made, [str(made["id"])], [f"No rule holds for {made['notebook'] or made['job']} until {made['until']}."]
+    )
+
+
+def _do_idle(session: Session, path: str, job: str, done: str) -> None:
+    session.client().post(path, {})
+    session.show({"job": job}, [job], [f"{job} {done}."])
+
+
+def _idle_row(row: dict[str, Any]) -> list[str]:
+    for_min = f"{row['idle_s'] // 60} min" if row["finding"] == "idle" else "?"
+    name, owner = row["name"] or NONE, row["owner"] or row["team"] or NONE
+    return [row["job"] or NONE, name, owner, f"{row['gpu_milli'] / 1000:g}", for_min, row["seen"], row["next"]]

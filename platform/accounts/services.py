@@ -31,6 +31,7 @@ SCOPES = (
     "cluster:write",
     "notebooks:read",
     "notebooks:write",
+    "idle:write",
     "files:read",
     "files:write",
     "tokens:write",

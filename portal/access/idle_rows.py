@@ -20,7 +20,7 @@ from monitoring.idle.rungs import Rung
 from monitoring.models import Exemption, IdleSnooze, IdleWatch
 from notebooks.models import Notebook
 from portal.access.redacted_rows import RedactedRow, team_ids_in_sight
-from portal.wording.idle import describe_act, describe_finding, describe_next
+from portal.wording.monitoring.idle import describe_act, describe_finding, describe_next
 from quotas.models import Holding
 
 ACTIONS = {"snooze": "idle.snooze", "nudge": "idle.nudge", "exempt": "idle.exempt", "release": "job.stop"}

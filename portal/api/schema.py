@@ -29,6 +29,8 @@ PARTS = {
     "window_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
     "image_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
     "login_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
+    "exemption_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
+    "idle_rule_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
     "token_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
     "key_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
 }

@@ -8,7 +8,7 @@ from portal.api.cluster import agents, health, maintenance, nodes, pools, quotas
 from portal.api.events import events, notices, webhooks
 from portal.api.files import files, uploads
 from portal.api.jobs import code_uploads, efficiency, images, jobs, logs, plans
-from portal.api.monitoring import alert_rules, alerts, metrics, usage
+from portal.api.monitoring import alert_rules, alerts, idle, metrics, usage
 from portal.api.notebooks import notebooks
 from portal.api.people import me, ssh_keys
 
@@ -55,6 +55,15 @@ urlpatterns = [
     path("me/tokens/<number:token_id>", me.TokenDetail.as_view(), name="api-token"),
     path("me/ssh-keys", ssh_keys.SshKeys.as_view(), name="api-ssh-keys"),
     path("me/ssh-keys/<number:key_id>", ssh_keys.SshKeyDetail.as_view(), name="api-ssh-key"),
+    path("idle", idle.IdleList.as_view(), name="api-idle"),
+    path("idle/<job:job_id>:snooze", idle.IdleSnooze.as_view(), name="api-idle-snooze"),
+    path("idle/<job:job_id>:nudge", idle.IdleNudge.as_view(), name="api-idle-nudge"),
+    path("idle/<job:job_id>:release", idle.IdleRelease.as_view(), name="api-idle-release"),
+    path("exemptions", idle.ExemptionList.as_view(), name="api-exemptions"),
+    path("exemptions/<number:exemption_id>", idle.ExemptionDetail.as_view(), name="api-exemption"),
+    path("idle-rules", idle.RuleList.as_view(), name="api-idle-rules"),
+    path("idle-rules:preview", idle.RulePreview.as_view(), name="api-idle-rules-preview"),
+    path("idle-rules/<number:idle_rule_id>", idle.RuleDetail.as_view(), name="api-idle-rule"),
     path("jobs", jobs.JobList.as_view(), name="api-jobs"),
     path("jobs/<job:job_id>", jobs.JobDetail.as_view(), name="api-job"),
     path("jobs/<job:job_id>:stop", jobs.JobStop.as_view(), name="api-job-stop"),

@@ -15,7 +15,7 @@ from common.error_messages import fill_gaps
 from events.models import Notice
 from jobs.reason_messages import describe_end, end_hint
 from portal.wording.alerts import HINTS, describe_subjects, name_rule
-from portal.wording.idle import describe_idle_notice
+from portal.wording.monitoring.idle import describe_idle_notice
 
 # Labels in the settings.
 KIND_LABELS: dict[str, str | Promise] = {

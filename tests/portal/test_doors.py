@@ -24,7 +24,7 @@ from common.secrets import digest_secret
 from files.models import Upload
 from jobs.models import Job
 from jobs.task_access import derive_task_secret
-from monitoring.models import Exemption, IdleWatch
+from monitoring.models import Exemption, IdleRule, IdleWatch
 from notebooks.services import create_notebook
 from portal.api.permissions import AGENT, ANYBODY, SIGNED_IN
 from tests import make
@@ -50,6 +50,19 @@ API = {
     ("api-notebook-stop", "POST"): (401, 404, 403),
     ("api-notebook-clone", "POST"): (401, 404, 403),
     ("api-notebook-extend", "POST"): (401, 404, 403),
+    ("api-idle", "GET"): (401, 200, 403),
+    ("api-idle-snooze", "POST"): (401, 404, 403),
+    ("api-idle-nudge", "POST"): (401, 404, 403),
+    ("api-idle-release", "POST"): (401, 404, 403),
+    ("api-exemptions", "GET"): (401, 200, 403),
+    ("api-exemptions", "POST"): (401, 400, 403),
+    ("api-exemption", "GET"): (401, 404, 403),
+    ("api-exemption", "DELETE"): (401, 404, 403),
+    ("api-idle-rules", "GET"): (401, 200, 403),
+    ("api-idle-rules", "POST"): (401, 403, 403),
+    ("api-idle-rules-preview", "POST"): (401, 403, 403),
+    ("api-idle-rule", "GET"): (401, 200, 403),
+    ("api-idle-rule", "DELETE"): (401, 403, 403),
     ("api-jobs", "GET"): (401, 200, 403),
     ("api-jobs", "POST"): (401, 400, 403),
     ("api-job", "GET"): (401, 404, 403),
@@ -331,6 +344,7 @@ def build_world():
     cast.exemption = Exemption.objects.create(
         job=cast.job, reason="secret-plan", by=cast.bob, until=timezone.now() + timedelta(hours=1)
     )
+    cast.idle_rule = IdleRule.objects.create(kind="batch")
     cast.notebook = create_notebook(user=cast.ada, name="secret-plan", gpu="1/4")
     cast.secret = make.token(cast.ada)
     cast.upload = Upload.objects.create(uuid=uuid4(), user=cast.ada, name="secret-plan", size=1)
@@ -370,6 +384,7 @@ def address(name, world):
         "silence_id": world.silence.pk,
         "maintenance_id": 1,
         "window_id": 1,
+        "idle_rule_id": world.idle_rule.pk,
         "exemption_id": world.exemption.pk,
         "image_id": world.image.pk,
         "login_id": world.login.pk,

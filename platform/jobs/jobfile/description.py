@@ -4,7 +4,7 @@ The reader, the JSON Schema, the body of `POST /jobs` and the table in docs/usin
 """
 
 from jobs.jobfile.shapes import Choice, Field, Flag, Keys, Whole
-from jobs.jobfile.spec import Checkpoint
+from jobs.jobfile.spec import Checkpoint, IdleWish
 from jobs.jobfile.values import (
     CODE,
     CPU,
@@ -38,6 +38,8 @@ RETRY_WHEN = (
 # Sent before the SIGTERM that ends the job.
 CHECKPOINT_SIGNALS = ("SIGUSR1", "SIGUSR2", "SIGINT", "SIGHUP")
 MAX_GRACE_S = 3_600
+IDLE_LEAST_S, IDLE_MOST_S = 600, 86_400
+IDLE_THEN = ("tell", "shrink", "stop")
 # Not allowed beside `roles`.
 NOT_WITH_ROLES = ("run", "gpu", "cpu", "memory", "nodes", "ports")
 
@@ -79,6 +81,20 @@ CHECKPOINT = Keys(
     ),
     short="dir",
     make=Checkpoint,
+)
+IDLE = Keys(
+    (
+        Field(
+            "for",
+            Duration(IDLE_MOST_S, IDLE_LEAST_S),
+            "After how long without any work.",
+            required=True,
+            into="for_s",
+            examples=("45m",),
+        ),
+        Field("then", Choice(IDLE_THEN), "What is done: tell its owner, shrink its slice, stop it.", "stop"),
+    ),
+    make=IdleWish,
 )
 ROLE = Keys(
     (
@@ -182,11 +198,18 @@ JOB = Keys(
             examples=("ckpt",),
         ),
         Field(
+            "idle",
+            IDLE,
+            "What is done when it does nothing: stricter than the pool's rule, never laxer.",
+            "the pool's rule",
+            examples=({"for": "45m", "then": "stop"},),
+        ),
+        Field(
             "roles",
             Roles(ROLE_NAME, ROLE, most=16, most_tasks=MAX_NODES),
             "Unlike tasks, by name, instead of run and what each task asks for.",
             "none",
         ),
-        *_later("shm", "place", "notify", "secrets", "main", "array", "after", "wait_max", "idle"),
+        *_later("shm", "place", "notify", "secrets", "main", "array", "after", "wait_max"),
     )
 )

@@ -37,6 +37,14 @@ class Checkpoint:
     grace_s: int | None = None
 
 
+@dataclass(frozen=True)
+class IdleWish:
+    """After how long without work what is done: tell, shrink or stop."""
+
+    for_s: int
+    then: str = "stop"
+
+
 @dataclass(frozen=True, kw_only=True)
 class RoleSpec:
     """One role's tasks.
@@ -92,6 +100,7 @@ class JobSpec:
     tensorboard: str | None = None
     data: dict[str, str] = field(default_factory=dict)
     checkpoint: Checkpoint | None = None
+    idle: IdleWish | None = None
 
 
 def to_json(spec: JobSpec) -> dict:
@@ -116,6 +125,7 @@ def to_json(spec: JobSpec) -> dict:
         "tensorboard": spec.tensorboard,
         "data": dict(spec.data),
         "checkpoint": _checkpoint_json(spec.checkpoint),
+        "idle": None if spec.idle is None else {"for": duration_text(spec.idle.for_s), "then": spec.idle.then},
     }
 
 
@@ -136,6 +146,7 @@ def from_json(stored: dict) -> JobSpec:
         tensorboard=stored.get("tensorboard"),
         data=dict(stored.get("data", {})),
         checkpoint=_maybe(_checkpoint, stored.get("checkpoint")),
+        idle=_maybe(read_idle, stored.get("idle")),
     )
 
 
@@ -212,6 +223,10 @@ def _checkpoint_json(checkpoint: Checkpoint | None) -> dict | None:
 
 def _checkpoint(stored: dict) -> Checkpoint:
     return Checkpoint(stored["dir"], stored.get("signal", ""), _maybe(parse_duration, stored.get("grace")))
+
+
+def read_idle(stored: dict) -> IdleWish:
+    return IdleWish(parse_duration(stored["for"]), stored["then"])
 
 
 def _maybe(reader, text):

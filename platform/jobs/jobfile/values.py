@@ -254,18 +254,21 @@ class Span(Whole):
 @dataclass(frozen=True)
 class Duration(Shape):
     most_s: int = MAX_DURATION_S
+    least_s: int = 1
 
     def read(self, value: Any, pointer: str) -> int:
         seconds = parse_duration(value, pointer)
         if seconds > self.most_s:
             fail(pointer, "too_large", max=duration_text(self.most_s), got=duration_text(seconds))
+        if seconds < self.least_s:
+            fail(pointer, "too_small", min=duration_text(self.least_s), got=duration_text(seconds))
         return seconds
 
     def schema(self, yaml: bool) -> dict[str, Any]:
         parts = "".join(f"([0-9][0-9 ]*[{unit}{unit.upper()}] *)?" for unit in "dhms")
         return {
             "type": ["integer", "string"],
-            "minimum": 1,
+            "minimum": self.least_s,
             "maximum": self.most_s,
             "pattern": rf"^\s*(?=.*[1-9])([0-9][0-9 ]*|{parts})\s*$",
         }

@@ -45,7 +45,7 @@ def load_held_jobs(jobs: Iterable[int] | None = None) -> list[HeldJob]:
         of[task.job_id].append(task)
     held = [tasks for tasks in of.values() if any(task.cards for task in tasks)]
     uuids = {card["uuid"] for tasks in held for task in tasks for card in task.cards}
-    gpus: dict[tuple[int | None, str], int] = {(node, uuid): pk for pk, node, uuid in _list_gpus(uuids)}
+    gpus = list_gpus(uuids)
     notebooks = {row.job_id: row for row in Notebook.objects.live().filter(job__in=of).select_related("user", "team")}
     return [HeldJob(tasks[0].job, tasks, gpus, notebooks.get(tasks[0].job_id)) for tasks in held]
 
@@ -148,5 +148,7 @@ def _list_keys(task: Task, gpus: Mapping[tuple[int | None, str], int]) -> list[K
     return keys
 
 
-def _list_gpus(uuids: Iterable[str]) -> list[tuple[int, int, str]]:
-    return list(Gpu.objects.present().filter(uuid__in=list(uuids)).values_list("pk", "node_id", "uuid"))
+def list_gpus(uuids: Iterable[str]) -> dict[tuple[int | None, str], int]:
+    """Return the ids of cards by (machine, uuid)."""
+    rows = Gpu.objects.present().filter(uuid__in=list(uuids)).values_list("node_id", "uuid", "pk")
+    return {(node, uuid): pk for node, uuid, pk in rows}

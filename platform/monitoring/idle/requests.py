@@ -91,10 +91,10 @@ def _check_exemption(hours: int, most: int, reason: str) -> None:
 
 @transaction.atomic
 def end_exemption(*, actor: User, exemption: Exemption) -> Exemption:
-    """Let the rules hold again."""
+    """Let the rules hold again, as its owner may, too."""
     about = exemption.job or exemption.notebook
     assert about is not None
-    require(actor, "idle.exempt", about.team, about.user_id)
+    require(actor, "idle.snooze", about.team, about.user_id)
     row = lock_rows(Exemption.objects.filter(pk=exemption.pk))[0]
     if row.ended_at is None:
         Exemption.objects.filter(pk=row.pk).update(ended_at=Now())

@@ -4,6 +4,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from django.db import transaction
+
+from accounts.models import User
+from accounts.permissions import require
+from common.errors import FieldError, InvalidInput
+from common.locks import database_now
+from events.record_and_publish import record, record_change
+from jobs.jobfile.spec import read_idle
 from jobs.models import Job, JobKind
 from monitoring.idle.ladder import Ladder
 from monitoring.idle.rungs import STRICTER, Rung, Then
@@ -15,6 +23,7 @@ DEFAULTS: dict[str, dict] = {
     JobKind.BATCH: {"note_min": 30, "remind_min": 120, "then": Then.TELL},
 }
 """Where no pool, and not the installation, has a rule."""
+LEAST_MIN, MOST_MIN = 5, 24 * 60
 WARNED_S = 15 * 60
 """How long before an act a job file's own rule warns; of short ones a third."""
 
@@ -34,9 +43,11 @@ class Rules:
         rule = self.find_rule(job.pool_id, job.kind)
         if rule is None:
             return None
-        asked = job.spec.get("idle")
         ladder = build_ladder(rule)
-        return tighten(ladder, asked["for_s"], Then(asked["then"])) if asked else ladder
+        if not (asked := job.spec.get("idle")):
+            return ladder
+        wish = read_idle(asked)
+        return tighten(ladder, wish.for_s, Then(wish.then))
 
     def find_change(self, job: Job) -> datetime | None:
         """Return when the rule of a job was last changed; None for one that never was."""
@@ -67,3 +78,46 @@ def tighten(ladder: Ladder, for_s: int, then: Then) -> Ladder:
     if ladder.after_s.get(Rung.REMINDED, act_s) < warn_s:
         after_s[Rung.REMINDED] = ladder.after_s[Rung.REMINDED]
     return Ladder(after_s, max(then, ladder.then, key=lambda one: STRICTER[one]))
+
+
+@transaction.atomic
+def save_rule(*, actor: User, rule: IdleRule) -> IdleRule:
+    """Create or replace a pool's rule for one kind; what runs begins a full ladder by it. Raises InvalidInput."""
+    require(actor, "idle.rule")
+    check_rule(rule)
+    before = IdleRule.objects.select_for_update().filter(pool=rule.pool, kind=rule.kind).first()
+    rule.pk = before.pk if before else None
+    rule.changed_at = database_now()
+    rule.save()
+    record_change(rule, before, IdleRule.FIELDS, "changed" if before else "made", actor=actor.as_actor)
+    return rule
+
+
+@transaction.atomic
+def delete_rule(*, actor: User, rule: IdleRule) -> None:
+    """Let the rule of all pools, or the default, hold again."""
+    require(actor, "idle.rule")
+    record(rule, "deleted", actor=actor.as_actor)
+    IdleRule.objects.filter(pk=rule.pk).delete()
+
+
+def check_rule(rule: IdleRule) -> None:
+    """Raise InvalidInput for a rule that makes no sense."""
+    errors, before = [], 0
+    for name in RUNGS:
+        minutes = getattr(rule, name)
+        if minutes is None:
+            continue
+        if not LEAST_MIN <= minutes <= MOST_MIN:
+            errors.append(FieldError(f"/{name}", "out_of_range", {"min": LEAST_MIN, "max": MOST_MIN, "got": minutes}))
+        elif minutes <= before:
+            errors.append(FieldError(f"/{name}", "idle_not_in_order", {"min": before}))
+        before = max(before, minutes)
+    if rule.then != Then.TELL and rule.act_min is None:
+        errors.append(FieldError("/act_min", "idle_then_without_time"))
+    if rule.then != Then.TELL and rule.warn_min is None:
+        errors.append(FieldError("/warn_min", "idle_act_without_warning"))
+    if rule.then == Then.RELEASE_GPU and rule.kind != JobKind.INTERACTIVE:
+        errors.append(FieldError("/then", "idle_only_notebooks"))
+    if errors:
+        raise InvalidInput(errors)

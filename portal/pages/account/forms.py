@@ -18,6 +18,7 @@ SCOPE_WORDS = {
     "notebooks:write": _("Create, start, stop, change and delete notebooks"),
     "files:read": _("Read your files and those of your teams"),
     "files:write": _("Upload, move and delete files"),
+    "idle:write": _("Keep, exempt and release what is idle"),
     "tokens:write": _("Create and revoke tokens and SSH keys"),
     "webhooks:write": _("Create, change and delete webhooks"),
     "reports:read": _("Read the GPU time of your teams"),

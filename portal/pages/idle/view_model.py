@@ -49,7 +49,7 @@ class IdlePage:
         for row in list_exemptions(self.user):
             job = row.job or (row.notebook.job if row.notebook else None)
             name = row.notebook.name if row.notebook else (job.name or job.public_id) if job else ""
-            lines.append(ExemptLine(row, name, job is not None and rights.may("idle.exempt", job)))
+            lines.append(ExemptLine(row, name, job is not None and rights.may("idle.snooze", job)))
         return lines
 
     @cached_property

@@ -16,6 +16,7 @@ RUN = b"run: python train.py\n"
 
 # file: (pointer, code) of its only error
 FILES = {
+    "idle_too_soon": ("/idle/for", "too_small"),
     "alias_bomb": ("/a", "anchor"),
     "alias_unknown": ("/run", "alias"),
     "anchor": ("/run", "anchor"),
