@@ -106,7 +106,7 @@ def describe_advice(verdict: Verdict, *, running: bool) -> str:
         words = _("Ask for %(cores)s CPU cores in each task, or keep the data on the machine.")
         return words % {"cores": value}
     if verdict.advice.field == "memory":
-        return _("Ask for %(memory)s in each task.") % {"memory": value}
+        return _("Ask for %(memory)s in each task.") % {"memory": value.replace("GB", " GB")}
     return _("With time: %(time)s it can start sooner, before others that may take longer.") % {"time": value}
 
 

@@ -68,6 +68,7 @@ def test_each_rule_holds_beyond_its_limit(use, code, hours):
         job(card(busy_ms=2 * HOUR), hosts=[host(cpu_ms=36 * HOUR)]),
         job(card(), hosts=[host(peak_mib=30_399)]),
         job(card(), hosts=[host(peak_mib=6400)]),
+        job(card(), hosts=[host(memory_mib=2000, peak_mib=60)]),  # nothing worth asking less for
         job(card(), max_time_s=51 * 3600),  # it was stopped
         job(card(busy_ms=None, peak_mib=None)),
     ],

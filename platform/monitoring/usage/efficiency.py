@@ -26,6 +26,7 @@ class Limits:
     starved_cpu_percent: int = 90
     host_full_percent: int = 95
     host_spare_percent: int = 20
+    host_spare_mib: int = 2048
     host_room: float = 1.5
     time_percent: int = 20
 
@@ -239,11 +240,10 @@ def _find_host_memory_high(use: JobUse, limits: Limits) -> Verdict | None:
     if use.memory is None or any(host.peak_mib is None for host in use.hosts):
         return None
     peak, held = use.memory
-    if 100 * peak >= limits.host_spare_percent * held:
+    enough = int(limits.host_room * peak) + 1
+    if 100 * peak >= limits.host_spare_percent * held or held - enough < limits.host_spare_mib:
         return None
-    return Verdict(
-        "host_memory_high", 0.0, _tell_memory(peak, held), Advice("memory", int(limits.host_room * peak) + 1)
-    )
+    return Verdict("host_memory_high", 0.0, _tell_memory(peak, held), Advice("memory", enough))
 
 
 def _find_time_limit_far(use: JobUse, limits: Limits) -> Verdict | None:
