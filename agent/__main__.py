@@ -11,8 +11,17 @@ from collections.abc import Sequence
 from agent import host
 from agent.client import PlatformUnavailable, Refused
 from agent.daemon.loop import NotEnrolled, Reporter, run_report_loop
+from agent.daemon.metrics_server import serve_metrics
 from agent.daemon.options import parse_arguments
-from agent.daemon.parts import build_kubelet_cards, build_prober, build_reporter, build_threads, make_report_builder
+from agent.daemon.parts import (
+    build_exporter,
+    build_kubelet_cards,
+    build_prober,
+    build_reporter,
+    build_share_watch,
+    build_threads,
+    make_report_builder,
+)
 from agent.daemon.report import observe_cards
 from agent.gpu.xid_errors import XidListener
 from agent.periodic_thread import PeriodicThread
@@ -48,9 +57,13 @@ def run_agent(options: argparse.Namespace) -> int:
     reporter = build_reporter(options, state, memory, prober, kubelet)
     if options.once:
         return report_once(reporter)
-    # 4. Run it, beside the threads of kubelet, logs and slices.
-    threads = [*([kubelet] if kubelet else []), *build_threads(options, reporter)]
-    return run_daemon(reporter, XidListener(memory.record_fault), threads)
+    # 4. Run it, beside the threads of kubelet, samples, logs and slices, and what Prometheus asks.
+    shares, errors = build_share_watch(options), XidListener(memory.record_fault)
+    threads = [*([kubelet] if kubelet else []), *build_threads(options, reporter, memory, errors, shares)]
+    if options.metrics is not None:
+        address, port = options.metrics
+        serve_metrics(address, port, build_exporter(shares, errors).render)
+    return run_daemon(reporter, errors, threads)
 
 
 def report_once(reporter: Reporter) -> int:

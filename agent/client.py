@@ -3,6 +3,8 @@
 import gzip
 import json
 import ssl
+import time
+from email.utils import parsedate_to_datetime
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -37,6 +39,8 @@ class Platform:
     def __init__(self, server: str, authority: str | None = None, *, keep: bool = False):
         self.parts, self.keep = urlsplit(server), keep
         self._kept: HTTPConnection | None = None
+        self.skew_s: float | None = None
+        """How far this machine's clock is ahead of the platform's, by its last answer."""
         if self.parts.scheme not in ("http", "https") or not self.parts.hostname:
             raise ValueError(f"{server!r} is no address of a platform. Write it like https://tessera.example.net")
         self.trust = ssl.create_default_context(cafile=authority) if self.parts.scheme == "https" else None
@@ -80,6 +84,7 @@ class Platform:
             try:
                 connection.request("POST", target, body, headers)
                 response = connection.getresponse()
+                self.skew_s = read_skew(response.headers.get("Date", ""), time.time())
                 answer = response.status, response.headers.get("Retry-After", ""), response.read(MOST)
             except (HTTPException, OSError):
                 connection.close()
@@ -98,6 +103,14 @@ class Platform:
         if self.trust is not None:
             return HTTPSConnection(host, port, timeout=ANSWER_WITHIN_S, context=self.trust)
         return HTTPConnection(host, port, timeout=ANSWER_WITHIN_S)
+
+
+def read_skew(date: str, now_s: float) -> float | None:
+    """Return how many seconds a clock is ahead of a Date of HTTP; None without a Date."""
+    try:
+        return now_s - parsedate_to_datetime(date).timestamp()
+    except (TypeError, ValueError):
+        return None
 
 
 def _parse_answer(status: int, later: str, body: bytes, server: str) -> dict[str, Any]:

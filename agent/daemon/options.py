@@ -61,6 +61,9 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--no-cards", action="store_true", help="report no cards: only bring logs, and what tasks and machine use"
     )
+    parser.add_argument(
+        "--metrics", metavar="HOST:PORT", type=read_address, help="tell Prometheus of the cards: 127.0.0.1:9400"
+    )
     parser.add_argument("--once", action="store_true", help="report once and end")
     parser.add_argument("--show", action="store_true", help="print what would be reported, and end")
     parser.add_argument("--forget-faults", action="store_true", help="the cards that had errors were reset")
@@ -74,6 +77,12 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     if not options.server and not options.show:
         parser.error("name the platform: --server https://tessera.example.net")
     return options
+
+
+def read_address(text: str) -> tuple[str, int]:
+    """Read `host:port`. Raises ValueError."""
+    host, _, port = text.rpartition(":")
+    return host.strip("[]") or "127.0.0.1", int(port)
 
 
 def read_token(options: argparse.Namespace) -> str:

@@ -10,13 +10,17 @@ from typing import Any
 from agent import host
 from agent.client import Platform
 from agent.daemon.loop import Reporter
+from agent.daemon.metrics_server import Exporter
 from agent.daemon.options import read_token
 from agent.daemon.report import build_report, observe_cards
 from agent.daemon.sample_sender import SampleSender
 from agent.gpu.cards import Cards
 from agent.gpu.enforcement import Prober
 from agent.gpu.meter import Meter
+from agent.gpu.xid_errors import XidListener
+from agent.health.checker import Checker
 from agent.kubelet.cdi import Keeper
+from agent.kubelet.shares import ShareWatch
 from agent.kubelet.slices import install_library, run_selftest
 from agent.kubelet.watch import SliceWatch
 from agent.logs.carrier import Carrier
@@ -25,6 +29,8 @@ from agent.state import SeenCards, State
 from agent.usage.machine import MachineReader
 from agent.usage.task_pods import TaskPods
 from agent.usage.task_reader import TaskReader
+
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 def make_report_builder(options: argparse.Namespace, prober: Prober) -> Callable[[Cards], dict[str, Any]]:
@@ -37,9 +43,16 @@ def make_report_builder(options: argparse.Namespace, prober: Prober) -> Callable
             enforcement=None if options.simulated else prober.probe(seen),
             gpu_pin="plugin" if options.kubelet else "toolkit" if options.toolkit or options.fractions else "",
             cores=options.cores,
+            metrics_port=find_metrics_port(options),
         )
 
     return build
+
+
+def find_metrics_port(options: argparse.Namespace) -> int:
+    """Return where others than this machine can ask for metrics; 0 if nowhere."""
+    host_name, port = options.metrics or ("127.0.0.1", 0)
+    return 0 if host_name in LOOPBACK else port
 
 
 def build_prober(options: argparse.Namespace) -> Prober:
@@ -80,11 +93,25 @@ def build_kubelet_cards(options: argparse.Namespace, prober: Prober) -> Any | No
     return cards(options.kubelet, options.cdi, places, vendor=vendor, keeper=keeper, simulated=options.simulated)
 
 
-def build_meter(options: argparse.Namespace) -> Meter:
+def build_share_watch(options: argparse.Namespace) -> ShareWatch | None:
+    """Build what counts how much of the cards each task takes, where pods can be told apart."""
+    if options.no_cards or options.pods is None:
+        return None
+    return ShareWatch(TaskPods(options.pods, options.install, options.cgroups).list_tasks)
+
+
+def build_exporter(shares: ShareWatch | None, errors: XidListener) -> Exporter:
+    """Build what tells Prometheus of this machine."""
+    list_shares = shares.list_shares if shares is not None else list
+    return Exporter(list_shares, lambda: errors.last if errors.is_listening else None)
+
+
+def build_meter(options: argparse.Namespace, shares: ShareWatch | None) -> Meter:
     """Build what reads the cards, of which --no-cards wants none."""
     if options.no_cards:
         return Meter(host.read_boot_id(), look=list)
-    return Meter(host.read_boot_id(), simulated=options.simulated)
+    list_tasks = shares.list_shares if shares is not None else list
+    return Meter(host.read_boot_id(), simulated=options.simulated, list_tasks=list_tasks)
 
 
 def build_task_reader(options: argparse.Namespace) -> Callable[[], list[dict[str, Any]]]:
@@ -100,11 +127,33 @@ def build_machine_reader(options: argparse.Namespace) -> MachineReader:
     return MachineReader([path for path in named if path is not None], with_agent=True)
 
 
-def build_threads(options: argparse.Namespace, reporter: Reporter) -> list[PeriodicThread]:
-    """Build what sends samples, logs and uses of slices, as asked for. All use the reporter's identity."""
-    tasks = build_task_reader(options)
-    threads: list[PeriodicThread] = []
-    platform, meter = Platform(options.server, options.ca, keep=True), build_meter(options)
+def build_checker(
+    options: argparse.Namespace, platform: Platform, memory: SeenCards, shares: ShareWatch | None, errors: XidListener
+) -> Checker:
+    """Build what checks the health of the machine and its cards."""
+    others = [Path("/"), *(path for path in (options.kubelet, options.pods) if path is not None)]
+    return Checker(
+        (options.state, others),
+        count_expected=lambda: sum(not card.part_of for card in memory.cards.values()),
+        read_xids=lambda: errors.counts if errors.is_listening else None,
+        list_others=lambda: shares.list_others() if shares is not None else None,
+        read_skew=lambda: platform.skew_s,
+    )
+
+
+def build_threads(
+    options: argparse.Namespace,
+    reporter: Reporter,
+    memory: SeenCards,
+    errors: XidListener,
+    shares: ShareWatch | None = None,
+) -> list[PeriodicThread]:
+    """Build what sends samples, checks, logs and uses of slices, as asked for. All use the reporter's identity."""
+    tasks, meter = build_task_reader(options), build_meter(options, shares)
+    threads: list[PeriodicThread] = [] if shares is None else [shares]
+    platform = Platform(options.server, options.ca, keep=True)
+    checker = None if options.no_cards else build_checker(options, platform, memory, shares, errors)
+    threads += [] if checker is None else [checker]
     threads.append(
         SampleSender(
             platform,
@@ -112,6 +161,7 @@ def build_threads(options: argparse.Namespace, reporter: Reporter) -> list[Perio
             meter,
             read_tasks=tasks,
             read_machine=build_machine_reader(options).read,
+            checker=checker,
         )
     )
     if options.pods is not None:

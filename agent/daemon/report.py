@@ -43,9 +43,15 @@ def observe_cards(memory: SeenCards, sys_root: str = "/sys") -> Cards:
 
 
 def build_report(
-    seen: Cards, *, simulated: bool = False, enforcement: Enforcement | None = None, gpu_pin: str = "", cores: str = ""
+    seen: Cards,
+    *,
+    simulated: bool = False,
+    enforcement: Enforcement | None = None,
+    gpu_pin: str = "",
+    cores: str = "",
+    metrics_port: int = 0,
 ) -> dict[str, Any]:
-    """Build the report. gpu_pin: how containers get cards. cores: CPU pinning."""
+    """Build the report. gpu_pin: how containers get cards. cores: CPU pinning. metrics_port: for Prometheus."""
     return {
         "agent": VERSION,
         "host": {
@@ -65,6 +71,7 @@ def build_report(
         "samples": report_samples(),
         "enforcement": asdict(enforcement) if enforcement and not simulated else None,
         "gpu_pin": gpu_pin,
+        "metrics_port": metrics_port,
     }
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from agent.client import Platform, PlatformUnavailable, Refused
 from agent.gpu.meter import Meter
+from agent.health.checker import Checker
 from agent.periodic_thread import PeriodicThread
 from agent.state import Identity
 from agent.usage.task_reader import join_tasks
@@ -24,7 +25,7 @@ UNKNOWN_THERE = (404, 405)
 
 
 class SampleSender(PeriodicThread):
-    """Takes ticks of the meter, adds what tasks use beside cards and what the machine uses, and sends them."""
+    """Takes ticks of the meter, adds what tasks and the machine use, and sends them, with checks as they are made."""
 
     def __init__(
         self,
@@ -34,9 +35,11 @@ class SampleSender(PeriodicThread):
         clock: Callable[[], float] = time.monotonic,
         read_tasks: Callable[[], list[dict[str, Any]]] = list,
         read_machine: Callable[[], dict[str, Any]] = dict,
+        checker: Checker | None = None,
     ):
         super().__init__("samples")
         self._read_tasks, self._read_machine = read_tasks, read_machine
+        self._checker, self._checked = checker, 0
         self._platform, self._identity, self._meter, self._clock = platform, identity, meter, clock
         self._waiting: deque[tuple[float, dict[str, Any]]] = deque()
         self._every_s, self._next_at = EVERY_S, 0.0
@@ -60,10 +63,12 @@ class SampleSender(PeriodicThread):
     def _send(self) -> float:
         """Send one body; return the seconds until the next."""
         now, identity = self._clock(), self._identity()
-        ticks = choose_oldest(tick | {"age_ms": round(1000 * (now - at))} for at, tick in self._waiting)
+        checked, checks = self._take_checks()
+        aged = (tick | {"age_ms": round(1000 * (now - at))} for at, tick in self._waiting)
+        ticks = choose_oldest(aged, MOST_BYTES - len(json.dumps(checks)))
         if not ticks:
             return self._every_s
-        said = {"run": self._meter.run, "first": ticks[0]["seq"], "ticks": ticks}
+        said = {"run": self._meter.run, "first": ticks[0]["seq"], "ticks": ticks, **checks}
         try:
             answer = self._platform.send_samples(identity.node, identity.key, said)
         except Refused as refused:
@@ -76,10 +81,17 @@ class SampleSender(PeriodicThread):
             self._tell(str(away))
             return max(away.retry_after_s, self._every_s)
         self._tell("")
+        self._checked = checked
         self._every_s = min(max(float(answer.get("every_s", EVERY_S)), LEAST_S), MOST_S)
         for _ in ticks:
             self._waiting.popleft()
         return LEAST_S
+
+    def _take_checks(self) -> tuple[int, dict[str, Any]]:
+        """Return (their round, the part of the body): nothing if the newest were sent."""
+        if self._checker is None or self._checker.round == self._checked:
+            return self._checked, {}
+        return self._checker.round, {"checks": self._checker.tell()}
 
     def _tell(self, words: str) -> None:
         """Log a trouble once, until it is another or over."""
@@ -88,13 +100,13 @@ class SampleSender(PeriodicThread):
         self._told = words
 
 
-def choose_oldest(ticks: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def choose_oldest(ticks: Iterable[dict[str, Any]], most: int = MOST_BYTES) -> list[dict[str, Any]]:
     """Return the first ones that fit into a body, at least one."""
     chosen: list[dict[str, Any]] = []
     size = 0
     for tick in ticks:
         size += len(json.dumps(tick))
-        if chosen and size > MOST_BYTES:
+        if chosen and size > most:
             break
         chosen.append(tick)
     return chosen

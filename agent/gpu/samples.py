@@ -7,6 +7,7 @@ import pynvml
 
 from agent.gpu.cards import NoAnswer, decode_text, open_nvml
 from agent.gpu.mig_instances import is_cut, list_instances
+from agent.gpu.share_busy import read_process_samples
 
 Sample = dict[str, Any]
 
@@ -17,7 +18,9 @@ def report_samples() -> list[Sample]:
 
 
 def take_samples() -> list[Sample]:
-    """As `report_samples`, with `utilization`: (microseconds since 1970, percent) of the last seconds, if known."""
+    """As `report_samples`, with clock_mhz, energy_mj, `utilization`: (microseconds since 1970, percent) of the last
+    seconds, if known, and `processes`: the same of processes, None if they are not told.
+    """
     return _ask_each(_sample_with_utilization)
 
 
@@ -57,7 +60,12 @@ def _sample(handle: Any) -> Sample | None:
 
 def _sample_with_utilization(handle: Any) -> Sample | None:
     sample = _sample(handle)
-    return sample and sample | {"utilization": _read_utilization(handle)}
+    return sample and sample | {
+        "clock_mhz": _read_or_none(lambda: pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM)),
+        "energy_mj": _read_or_none(lambda: pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)),
+        "utilization": _read_utilization(handle),
+        "processes": read_process_samples(handle, 0),
+    }
 
 
 def _read_utilization(handle: Any) -> list[tuple[int, int]]:

@@ -1,10 +1,16 @@
-"""Critical GPU errors (XIDs) from the driver's events."""
+"""Critical GPU errors (XIDs) from the driver's events, and what NVIDIA's catalogue of them says to do at once.
+
+Source: the column of immediate actions in NVIDIA's Xid catalogue, for Ampere and newer. What is not in it is taken as a
+fault of the card.
+"""
 
 import ctypes
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
+from enum import StrEnum
 from typing import Any
 
 import pynvml
@@ -13,12 +19,45 @@ from agent.gpu.cards import decode_text
 
 log = logging.getLogger("tessera.agent")
 
-USABLE_AFTER = frozenset({13, 31, 43, 45, 63, 68, 94, 109})
-"""XIDs of a program, or of memory errors that the driver handled: the card stays usable. Sources: NVIDIA's device
-plugin (internal/rm/health.go); its Xid catalogue for 63 (row remapped) and 94 (contained)."""
-WORDS = "The driver told the critical error XID {xid} of it. Reset the card or restart the machine."
+
+class Action(StrEnum):
+    """What the catalogue says to do at once."""
+
+    IGNORE = "ignore"
+    FOLLOW_OTHER = "follow the error that came with it"
+    RESTART_APP = "restart the program"
+    RESET_GPU = "reset the card"
+    RESTART_BM = "restart the machine"
+    RESTART_VM = "restart the virtual machine"
+    CHECK_NVLINK = "look at the card's NVLinks, then reset the card or restart the machine"
+    CONTACT_SUPPORT = "reset the card or restart the machine, and ask NVIDIA's support if it comes again"
+
+
+ACTIONS: dict[Action, tuple[int, ...]] = {
+    Action.IGNORE: (43, 63, 92, 137, 157),
+    Action.FOLLOW_OTHER: (45, 154, 171, 172),
+    Action.RESTART_APP: (8, 11, 13, 25, 31, 32, 68, 69, 94),
+    Action.RESET_GPU: (46, 48, 62, 64, 95, 109, 110, 119, 120, 136, 140, 143, 155, 156, 158),
+    Action.RESTART_BM: (79,),
+    Action.RESTART_VM: (151,),
+    Action.CHECK_NVLINK: (74, 144, 145, 146, 147, 148, 149, 150),
+}
+BY_XID = {xid: action for action, xids in ACTIONS.items() for xid in xids}
+HARMLESS = frozenset({Action.IGNORE, Action.FOLLOW_OTHER, Action.RESTART_APP})
+"""The card stays usable: errors of a program, and of memory that the driver handled. What comes with another error is
+judged by that one."""
+WORDS = "The driver told the critical error XID {xid} of it: {action}."
 SLICE_S = 1.0
 """Longest wait inside the driver, since Python handles signals only afterwards."""
+
+
+def find_action(xid: int) -> Action:
+    return BY_XID.get(xid, Action.CONTACT_SUPPORT)
+
+
+def is_harmless(xid: int) -> bool:
+    """Return whether the card stays usable after it."""
+    return find_action(xid) in HARMLESS
 
 
 class XidListener:
@@ -30,6 +69,10 @@ class XidListener:
     def __init__(self, note: Callable[[str, str], bool]):
         self.note = note
         self.uuids: dict[int | None, str] = {}
+        self.last: dict[str, int] = {}
+        """The last XID of each card, also of those that stay usable."""
+        self.counts: dict[str, Counter[int]] = {}
+        """How often each XID was heard of each card."""
         self.events: Any = None
         self.open = False
 
@@ -87,10 +130,13 @@ class XidListener:
                 self.close()
             return False
         xid, uuid = event.eventData, self.uuids.get(_address(event.device), "")
-        if event.eventType != pynvml.nvmlEventTypeXidCriticalError or xid in USABLE_AFTER or not uuid:
+        if uuid and event.eventType == pynvml.nvmlEventTypeXidCriticalError:
+            self.last[uuid] = int(xid)
+            self.counts.setdefault(uuid, Counter())[int(xid)] += 1
+        if event.eventType != pynvml.nvmlEventTypeXidCriticalError or is_harmless(xid) or not uuid:
             log.info("card %s had error %s", uuid or "unknown", xid)
             return False
-        return self.note(uuid, WORDS.format(xid=xid))
+        return self.note(uuid, WORDS.format(xid=xid, action=find_action(xid)))
 
 
 def _address(handle: Any) -> int | None:

@@ -9,6 +9,11 @@
  *   broken           no card answers           init N       NVML does not start, with error N
  *   v100             they are V100 of 32 GB    first N      the first card is in place N
  *   busy I N         card I is busy to N % (else 97)        unsampled I  the driver keeps no samples of card I
+ *   process I P N M  process P takes N % of card I and holds M MiB of it        used I M  M MiB of card I are in use
+ *   hot I            card I has 91 degrees                  narrow I     its PCIe link has 8 of 16 lanes
+ *   ecc I N          N errors that could not be corrected   pending I    a bad row is replaced at the next reset
+ *   slowed I         it is slowed down by its heat          blind        neither energy, clocks nor processes are told
+ *   hangs            whoever asks for a temperature waits for ever
  */
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -17,13 +22,15 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { OK, INVALID = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, TIMEOUT = 10, LOST = 15, UNKNOWN = 999, CARDS = 8,
+enum { OK, INVALID = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, TIMEOUT = 10, TOO_SMALL = 7, LOST = 15, UNKNOWN = 999, CARDS = 8,
        PLACES = 7 };
 typedef struct { unsigned long long total, free, used; } memory_v1;
 typedef struct { unsigned int version; unsigned long long total, reserved, free, used; } memory_v2;
 typedef struct { char legacy[16]; unsigned int domain, bus, device, id_pci, id_subsystem; char id[32]; } pci_v3;
 typedef struct { unsigned int gpu, memory; } utilization;
 typedef struct { void *device; unsigned long long type, data; unsigned int gi, ci; } event;
+typedef struct { unsigned int pid; unsigned long long at; unsigned int sm, memory, encoder, decoder; } process_sample;
+typedef struct { unsigned int pid; unsigned long long used; unsigned int gi, ci; } process_info;
 typedef struct { unsigned long long at; union { double d; unsigned int u; unsigned long long l; } value; } sample;
 
 static int cards[CARDS] = {0, 1, 2, 3, 4, 5, 6, 7};
@@ -46,6 +53,21 @@ static int said(const char *word, int place, int otherwise) {
     }
     if (file) fclose(file);
     return found;
+}
+/* Fill `found` with up to `most` lines `process place P N M`; return how many there are. */
+static unsigned int processes(int place, int found[][3], unsigned int most) {
+    const char *path = getenv("NVML_DOUBLE");
+    FILE *file = path ? fopen(path, "r") : NULL;
+    char line[100];
+    unsigned int count = 0;
+    int card, pid, percent, mib;
+    while (file && fgets(line, sizeof line, file))
+        if (sscanf(line, "process %d %d %d %d", &card, &pid, &percent, &mib) == 4 && card == place && count < most) {
+            found[count][0] = pid, found[count][1] = percent, found[count][2] = mib;
+            count++;
+        }
+    if (file) fclose(file);
+    return count;
 }
 static int is_instance(void *device) { return (int *)device >= instances && (int *)device < instances + 10 * CARDS; }
 static int slices(void *device) { return said("instance", *(int *)device, -1); }
@@ -92,7 +114,8 @@ CARD(int nvmlDeviceGetPciInfo_v3(void *device, pci_v3 *pci)) {
     ANSWER(snprintf(pci->id, sizeof pci->id, "00000000:%s:00.0", buses[*(int *)device]));
 }
 CARD(int nvmlDeviceGetMemoryInfo(void *device, memory_v1 *memory)) {
-    ANSWER(*memory = ((memory_v1){40960ull << 20, 39931ull << 20, 1029ull << 20}));
+    unsigned long long used = (unsigned long long)said("used", *(int *)device, 1029);
+    ANSWER(*memory = ((memory_v1){40960ull << 20, (40960ull - used) << 20, used << 20}));
 }
 CARD(int nvmlDeviceGetMemoryInfo_v2(void *device, memory_v2 *memory)) {
     unsigned long long total = said("v100", -1, 0) ? 32768 : 40960, reserved = said("v100", -1, 0) ? 258 : 429;
@@ -100,7 +123,7 @@ CARD(int nvmlDeviceGetMemoryInfo_v2(void *device, memory_v2 *memory)) {
         total = 4864ull * (unsigned)(slices(device) ? slices(device) : 2);
         ANSWER(*memory = ((memory_v2){memory->version, total << 20, 0, total << 20, 0}));
     }
-    ANSWER(*memory = ((memory_v2){memory->version, total << 20, reserved << 20, (total - 1029) << 20, 600ull << 20}));
+    ANSWER(*memory = ((memory_v2){memory->version, total << 20, reserved << 20, (total - 1029) << 20, (unsigned long long)said("used", *(int *)device, 600) << 20}));
 }
 CARD(int nvmlDeviceGetMemoryAffinity(void *device, unsigned int size, unsigned long *nodes, int scope)) {
     (void)scope;
@@ -119,7 +142,7 @@ CARD(int nvmlDeviceGetMigDeviceHandleByIndex(void *device, unsigned int place, v
 }
 CARD(int nvmlDeviceGetRemappedRows(void *device, unsigned int *corrected, unsigned int *bad, unsigned int *pending,
                                    unsigned int *failed)) {
-    ANSWER(*corrected = *bad = *pending = 0; *failed = (unsigned int)said("remap_failed", *(int *)device, 0));
+    ANSWER(*corrected = *bad = 0; *pending = (unsigned int)said("pending", *(int *)device, 0); *failed = (unsigned int)said("remap_failed", *(int *)device, 0));
 }
 CARD(int nvmlDeviceGetNvLinkState(void *device, unsigned int link, unsigned int *active)) {
     if (link >= 12) return INVALID;
@@ -151,8 +174,62 @@ CARD(int nvmlDeviceGetSamples(void *device, int type, unsigned long long after, 
     }
     ANSWER(*count = n);
 }
-CARD(int nvmlDeviceGetTemperature(void *device, int sensor, unsigned int *degrees)) { (void)sensor; ANSWER(*degrees = 61); }
+CARD(int nvmlDeviceGetTemperature(void *device, int sensor, unsigned int *degrees)) {
+    (void)sensor;
+    while (said("hangs", -1, 0)) sleep(1);
+    ANSWER(*degrees = said("hot", *(int *)device, 0) ? 91 : 61);
+}
 CARD(int nvmlDeviceGetPowerUsage(void *device, unsigned int *milliwatt)) { ANSWER(*milliwatt = 250500); }
+CARD(int nvmlDeviceGetTotalEnergyConsumption(void *device, unsigned long long *millijoule)) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    if (said("blind", -1, 0)) return NOT_SUPPORTED;
+    ANSWER(*millijoule = (unsigned long long)((double)now.tv_sec * 250500 + (double)now.tv_nsec * 250500 / 1e9));
+}
+CARD(int nvmlDeviceGetClockInfo(void *device, int type, unsigned int *mhz)) {
+    if (said("blind", -1, 0)) return NOT_SUPPORTED;
+    ANSWER(*mhz = type == 1 ? 1410 : 1215);
+}
+CARD(int nvmlDeviceGetTotalEccErrors(void *device, int type, int counter, unsigned long long *count)) {
+    (void)counter;
+    ANSWER(*count = type == 1 ? (unsigned long long)said("ecc", *(int *)device, 0) : 0);
+}
+CARD(int nvmlDeviceGetCurrPcieLinkWidth(void *device, unsigned int *lanes)) {
+    ANSWER(*lanes = said("narrow", *(int *)device, 0) ? 8 : 16);
+}
+CARD(int nvmlDeviceGetMaxPcieLinkWidth(void *device, unsigned int *lanes)) { ANSWER(*lanes = 16); }
+CARD(int nvmlDeviceGetCurrentClocksEventReasons(void *device, unsigned long long *reasons)) {
+    ANSWER(*reasons = said("slowed", *(int *)device, 0) ? 0x40 : 0); /* hardware thermal slowdown */
+}
+CARD(int nvmlDeviceGetProcessUtilization(void *device, process_sample *samples, unsigned int *count,
+                                         unsigned long long after)) {
+    int found[16][3];
+    unsigned int there = processes(*(int *)device, found, 16);
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    (void)after;
+    if (said("blind", -1, 0)) return NOT_SUPPORTED;
+    if (!there) return NOT_FOUND;
+    if (!samples) {
+        *count = there;
+        return TOO_SMALL;
+    }
+    for (unsigned int n = 0; n < there && n < *count; n++)
+        samples[n] = (process_sample){(unsigned int)found[n][0],
+            (unsigned long long)now.tv_sec * 1000000 + (unsigned long long)now.tv_nsec / 1000,
+            (unsigned int)found[n][1], 0, 0, 0};
+    ANSWER(*count = there);
+}
+CARD(int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned int *count, process_info *infos)) {
+    int found[16][3];
+    unsigned int there = processes(*(int *)device, found, 16), room = *count;
+    if (said("blind", -1, 0)) return NOT_SUPPORTED;
+    *count = there;
+    if (room < there) return TOO_SMALL;
+    for (unsigned int n = 0; n < there; n++)
+        infos[n] = (process_info){(unsigned int)found[n][0], (unsigned long long)found[n][2] << 20, 0, 0};
+    return check(device);
+}
 
 CARD(int nvmlEventSetCreate(void **set)) { static int the_set; *set = &the_set; return OK; }
 CARD(int nvmlEventSetFree(void *set)) { (void)set; return OK; }

@@ -16,9 +16,10 @@ from uuid import uuid4
 from agent.gpu.busy_total import MEASURED, BusyTotal
 from agent.gpu.meter import SIMULATED, build_card
 from agent.gpu.samples import Sample, take_samples
+from agent.gpu.share_busy import CardShares, add_shares
 from agent.usage.machine import MachineReader
 from runtimes.contract.node import GpuView
-from runtimes.local.processes import read_boot_id
+from runtimes.local.processes import list_descendants, list_processes, read_boot_id
 from runtimes.local.runtime import LocalRuntime
 from runtimes.local.simulated_load import COOL_C, build_load
 from runtimes.local.taskdir import TaskDir, list_tasks
@@ -31,7 +32,7 @@ NVML_PATIENCE_S = 5.0
 
 @dataclass(frozen=True)
 class TaskLook:
-    """A running task. shares: of its cards, as in spec.json. counted_s: when its counters were read."""
+    """A running task. shares: of its cards, as in spec.json. counted_s: when its counters were read. pid: its shim."""
 
     uuid: str
     started_s: float
@@ -40,12 +41,13 @@ class TaskLook:
     counters: dict = field(default_factory=dict)
     counted_s: float | None = None
     gpu_use: dict = field(default_factory=dict)
+    pid: int = 0
 
 
 @dataclass
 class Totals:
     """What the next tick goes on from. cards: simulated ones, in ms of activity; real: the others. ran_s: how long each
-    task's traces were followed. busy: by task and card.
+    task's traces were followed. busy: by task and card. real_shares: of tasks in real cards, by card.
     """
 
     run: str
@@ -53,6 +55,7 @@ class Totals:
     seq: int = 0
     cards: dict[str, float] = field(default_factory=dict)
     real: dict[str, BusyTotal] = field(default_factory=dict)
+    real_shares: dict[str, CardShares] = field(default_factory=dict)
     ran_s: dict[str, float] = field(default_factory=dict)
     busy: dict[str, dict[str, float]] = field(default_factory=dict)
 
@@ -88,6 +91,7 @@ class LocalSampler:
             now_s = time.clock_gettime(time.CLOCK_BOOTTIME)
             looks = [look for task in list_tasks(self.runtime.config.tasks_dir) if (look := look_at_task(task))]
             totals = read_totals(self.file, read_boot_id(), now_s)
+            count_real_shares(looks, measured, totals, time.time())
             tick = build_tick(looks, cards, measured, totals, now_s) | {"node": self._machine.read()}
             write_totals(self.file, totals)
         return {"run": totals.run, "first": tick["seq"], "ticks": [tick]}
@@ -132,6 +136,7 @@ def look_at_task(task: TaskDir) -> TaskLook | None:
         use.get("counters", {}),
         use.get("at_s"),
         gpu.get("cards", {}),
+        started.get("pid", 0),
     )
 
 
@@ -143,21 +148,22 @@ def build_tick(
     totals.ran_s = {look.uuid: totals.ran_s[look.uuid] for look in looks if look.uuid in totals.ran_s}
     totals.busy = {look.uuid: totals.busy.get(look.uuid, {}) for look in looks}
     parts: dict[str, list[Part]] = {uuid: [] for uuid, card in cards.items() if card.simulated}
+    real_cards = {uuid: move_real_card(sample, totals) for uuid, sample in measured.items() if uuid in cards}
     tasks = []
     for look in looks:
         simulated = follow_trace(look, [share for share in look.shares if share["uuid"] in parts], totals, now_s)
         for part in simulated:
             parts[part.uuid].append(part)
         real = [
-            {"uuid": uuid, "used_mib": use["used_mib"], "source": MEASURED}
-            for uuid, use in look.gpu_use.items()
-            if uuid in cards
+            tell_real_share(look, share, real_cards.get(share["uuid"], {}), totals)
+            for share in look.shares
+            if share["uuid"] in cards and share["uuid"] not in parts
         ]
         counted = {} if look.counted_s is None else {"age_ms": max(round(1000 * (now_s - look.counted_s)), 0)}
         shares = [*(part.tell() for part in simulated), *real]
-        tasks.append({"task": look.uuid, **counted, **look.counters, "shares": shares})
+        tasks.append({"task": look.uuid, **counted, **look.counters, "shares": [share for share in shares if share]})
     told = [simulate_card(uuid, totals.cards.get(uuid, 0.0), found) for uuid, found in parts.items()]
-    told += [move_real_card(sample, totals) for uuid, sample in measured.items() if uuid in cards]
+    told += real_cards.values()
     up_ms = round(1000 * (now_s - totals.began_s))
     return {"seq": totals.seq, "age_ms": 0, "up_ms": up_ms, "cards": told, "tasks": tasks}
 
@@ -190,6 +196,36 @@ def simulate_card(uuid: str, busy_ms: float, parts: list[Part]) -> dict:
     }
 
 
+def count_real_shares(looks: list[TaskLook], measured: Mapping[str, Sample], totals: Totals, now_s: float) -> None:
+    """Move the totals of tasks in real cards on, by what the driver sampled of their processes."""
+    now_us, living = round(now_s * 1e6), list_processes() if measured else []
+    families = {look.uuid: {each.pid for each in list_descendants({look.pid}, living)} for look in looks if look.pid}
+    owners = {pid: uuid for uuid, pids in families.items() for pid in pids}
+    for uuid, sample in measured.items():
+        samples, card = sample.get("processes"), totals.real_shares.get(uuid)
+        if samples is None:
+            totals.real_shares.pop(uuid, None)
+        elif card is None:
+            totals.real_shares[uuid] = CardShares(now_us)
+        else:
+            there = {-number: look.uuid for number, look in enumerate(looks, 1)}  # also those without a process there
+            add_shares(card, samples, owners | there, now_us)
+            card.busy_ms = {task: busy for task, busy in card.busy_ms.items() if task in families}
+
+
+def tell_real_share(look: TaskLook, share: dict, card: dict, totals: Totals) -> dict:
+    """Return a task's share of a real card; empty if nothing is known. Who holds the card alone takes all its time."""
+    uuid, use = share["uuid"], look.gpu_use.get(share["uuid"], {})
+    told = {"used_mib": use["used_mib"]} if "used_mib" in use else {}
+    counted, source = totals.real_shares.get(uuid), MEASURED
+    if share.get("whole"):
+        told |= {name: card[name] for name in ("busy_ms", "used_mib") if name in card and name not in told}
+        source = card.get("source", MEASURED)
+    elif counted is not None and look.uuid in counted.busy_ms:
+        told["busy_ms"], source = int(counted.busy_ms[look.uuid]), counted.source
+    return {"uuid": uuid, **told, "source": source} if told else {}
+
+
 def move_real_card(sample: Sample, totals: Totals) -> dict:
     """Return a real card, and move its total on to its newest sample."""
     uuid = str(sample["uuid"])
@@ -204,7 +240,8 @@ def read_totals(file: Path, boot_id: str, now_s: float) -> Totals:
     try:
         kept = json.loads(file.read_text())
         real = {uuid: BusyTotal(**known) for uuid, known in kept.pop("real", {}).items()}
-        totals = Totals(**kept, real=real)
+        shares = {uuid: CardShares(**known) for uuid, known in kept.pop("real_shares", {}).items()}
+        totals = Totals(**kept, real=real, real_shares=shares)
     except (OSError, ValueError, TypeError, AttributeError):
         totals = None
     if totals is None or not totals.run.startswith(f"{boot_id}/") or totals.began_s > now_s:

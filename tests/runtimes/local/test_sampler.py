@@ -10,9 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.gpu.busy_total import BusyTotal
+from agent.gpu.share_busy import CardShares, ProcessSample
 from runtimes.contract.task import GpuShare
 from runtimes.local import sampler
 from runtimes.local.node.simulated_cards import simulate_cards
+from runtimes.local.processes import Process
 from runtimes.local.sampler import DriverLook, LocalSampler, TaskLook, Totals, build_tick, look_at_task, read_totals
 from runtimes.local.simulated_load import build_load
 from tests.runtimes.worlds import LocalWorld, wait_for
@@ -88,8 +90,39 @@ def test_a_real_card_has_what_its_driver_tells_and_is_said_to_be_busy_as_its_sam
     assert tick["tasks"] == [{"task": TASK, "age_ms": 1000, "cpu_ms": 70, "shares": shares}]
 
 
+def test_shares_of_a_real_card_are_told_apart_by_their_processes(monkeypatch):
+    cards = {FIRST: replace(CARDS[FIRST], simulated=False)}
+    tree = [Process(pid, parent, 10, 1, "S") for pid, parent in ((10, 1), (11, 10), (12, 11), (20, 1))]
+    monkeypatch.setattr(sampler, "list_processes", lambda: tree)
+    looks = [TaskLook(task, NOW, "", (QUARTER,), pid=pid) for task, pid in ((TASK, 10), (OTHER, 20))]
+    totals, sample = new_totals(), {"uuid": FIRST, "utilization": [], "processes": []}
+    for second, percents in enumerate(({}, {12: 60, 99: 30}, {12: 40, 11: 10})):
+        at_us = (100 + second) * 1_000_000
+        sample["processes"] = [ProcessSample(pid, at_us, percent) for pid, percent in percents.items()]
+        sampler.count_real_shares(looks, {FIRST: sample}, totals, 100 + second)
+    tick = tick_at(NOW + 10, totals, *looks, measured={FIRST: sample}.items(), cards=cards)
+    told = {"uuid": FIRST, "source": "measured"}
+    assert [task["shares"] for task in tick["tasks"]] == [[told | {"busy_ms": 1100}], [told | {"busy_ms": 0}]]
+    sampler.count_real_shares(looks, {FIRST: sample | {"processes": None}}, totals, 103)
+    silent = tick_at(NOW + 20, totals, *looks, measured={FIRST: sample}.items(), cards=cards)
+    assert [task["shares"] for task in silent["tasks"]] == [[], []]
+
+
+def test_who_holds_a_whole_real_card_takes_all_of_its_time():
+    cards = {SECOND: replace(CARDS[SECOND], simulated=False)}
+    sample = {"uuid": SECOND, "used_mib": 900, "utilization": [(1_000_000, 50)]}
+    look, totals = TaskLook(TASK, NOW, "", (WHOLE | {"whole": True},)), new_totals()
+    tick_at(NOW, totals, look, measured={SECOND: sample}.items(), cards=cards)
+    sample["utilization"] += [(2_000_000, 50)]
+    tick = tick_at(NOW + 1, totals, look, measured={SECOND: sample}.items(), cards=cards)
+    assert tick["tasks"][0]["shares"] == [{"uuid": SECOND, "busy_ms": 500, "used_mib": 900, "source": "measured"}]
+
+
 def test_totals_begin_anew_with_the_machine_or_when_their_file_cannot_be_read(tmp_path):
-    file, kept = tmp_path / "samples", replace(new_totals(), seq=7, real={FIRST: BusyTotal(7.5, 9)})
+    file, kept = (
+        tmp_path / "samples",
+        replace(new_totals(), seq=7, real={FIRST: BusyTotal(7.5, 9)}, real_shares={FIRST: CardShares(7)}),
+    )
     file.write_text(json.dumps(asdict(kept)))
     assert read_totals(file, BOOT, NOW + 1) == kept
     fresh = read_totals(file, "boot-2", NOW + 1)
