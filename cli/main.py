@@ -50,7 +50,7 @@ COMMANDS = {
     "usage": ("cluster_status", "GPU-hours of your teams: held, active, idle and unknown."),
     "images": ("images", "Images by name: ls, add, set, rm."),
     "registries": ("images", "Logins at image registries: ls, add, set, rm."),
-    "nodes": ("administration", "Machines: ls, cordon, drain, uncordon."),
+    "nodes": ("administration", "Machines: ls, show, cordon, drain, uncordon."),
     "agent": ("administration", "Machines' agents: add, ls, show, approve, revoke."),
     "backup": (
         "administration",

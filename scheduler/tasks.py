@@ -12,6 +12,7 @@ from django.db import DatabaseError, OperationalError, connection
 from django.utils import timezone
 
 from cluster.models import Node
+from common.errors import StaleState
 from common.steady_clock import steady_now, steady_time
 from events.record_and_publish import clear_hint
 from jobs.models import IdempotencyKey
@@ -29,6 +30,7 @@ from scheduler.commit.steps import build_steps
 from scheduler.core.cycle import run_cycle
 from scheduler.inventory.image_prepull import prepull_images
 from scheduler.inventory.nodes import record_inventory
+from scheduler.inventory.silence import mark_silent_nodes
 from scheduler.lease import lead, record_success, renew, renewing, take_hint
 from scheduler.loading.change_detection import IdlePeriod, compute_idle_period
 from scheduler.loading.row_cache import ChangeMark, caching, read_change_mark
@@ -85,6 +87,16 @@ def take_inventory() -> None:
         record_inventory(get_runtime().list_nodes())
     except Unavailable as away:
         log.warning("no inventory: %s", away)
+
+
+@shared_task
+def suspect() -> None:
+    """Take machines whose agent is silent out of what may start."""
+    _leave_dead_connection()
+    try:
+        mark_silent_nodes()
+    except (StaleState, DatabaseError) as failed:  # the next beat retries
+        log.warning("silent machines are not looked for: %s", failed)
 
 
 @shared_task

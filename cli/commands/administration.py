@@ -18,7 +18,7 @@ from cli.session import Command, Session, new_commands
 
 commands = new_commands()
 nodes, agents = new_commands(), new_commands()
-commands.add_typer(nodes, name="nodes", help="Machines: ls, cordon, drain, uncordon.")
+commands.add_typer(nodes, name="nodes", help="Machines: ls, show, cordon, drain, uncordon.")
 commands.add_typer(agents, name="agent", help="Machines' agents: add, ls, show, approve, revoke.")
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -59,6 +59,27 @@ def list_nodes(ctx: typer.Context) -> None:
     rows = [_node_row(node) for node in found["results"]]
     names = [node["name"] for node in found["results"]]
     session.show_table(found, names, NODE_COLUMNS, rows, "No machines yet. Let one in: tessera agent add NODE")
+
+
+@nodes.command("show", cls=Command)
+def show_node(ctx: typer.Context, node: Machine) -> None:
+    """Show a machine: its state, its cards, and what its checks say."""
+    session: Session = ctx.obj
+    client = session.client()
+    found = client.get(f"/nodes/{quote(node, safe='')}")
+    checks = client.get(f"/nodes/{quote(node, safe='')}/checks")["results"]
+    lines = [f"{found['name']} is {found['state'].replace('_', ' ')}, in pool {found['pool']}."]
+    lines += [f"GPU {gpu['index']}  {gpu['model']}  {gpu['fault'] or 'sound'}" for gpu in found["gpus"]]
+    lines += [_describe_check(check, found["gpus"]) for check in checks if check["state"] in ("fail", "warn")]
+    passed = sum(check["state"] == "ok" for check in checks)
+    lines.append(f"{passed} of {len(checks)} checks pass." if checks else "Nothing was heard of its checks lately.")
+    session.show(found | {"checks": checks}, [found["name"]], lines)
+
+
+def _describe_check(check: dict[str, Any], gpus: list[dict[str, Any]]) -> str:
+    place = next((f" of GPU {gpu['index']}" for gpu in gpus if gpu["uuid"] == check["card"]), "")
+    since = check["since"][:16].replace("T", " ")
+    return plain(f"{check['state'].upper():4}  {check['name']}{place} since {since}: {check['words']}")
 
 
 @nodes.command("cordon", cls=Command)

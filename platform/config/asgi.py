@@ -14,7 +14,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 django.setup(set_prefix=False)  # the imports below need loaded apps
 
 from common.errors import NotFound  # noqa: E402
-from config.lifespan import Lifespan, lasting_objects, ssh_gateway  # noqa: E402
+from config.lifespan import Lifespan, lasting_objects, presence, ssh_gateway  # noqa: E402
 from jobs.task_access import get_access  # noqa: E402
 from portal.api.http.body_limit import BodyLimit, Message, Receive, Send, send_problem  # noqa: E402
 from portal.gateway.http.gateway import Gateway  # noqa: E402
@@ -46,6 +46,6 @@ application = ProtocolTypeRouter(
     {
         "http": gateway,
         "websocket": gateway,
-        "lifespan": Lifespan(lasting_objects, ssh_gateway, lambda: aclosing(gateway)),
+        "lifespan": Lifespan(lasting_objects, presence, ssh_gateway, lambda: aclosing(gateway)),
     }
 )

@@ -37,6 +37,7 @@ app.conf.beat_schedule = {
     "foretell": build_schedule_entry(15, "scheduler.tasks.foretell"),
     "sweep_environments": build_schedule_entry(3600, "notebooks.tasks.sweep", expires=600),
     "inventory": build_schedule_entry(30, "scheduler.tasks.take_inventory"),
+    "suspect": build_schedule_entry(10, "scheduler.tasks.suspect"),
     "measure_places": build_schedule_entry(60, "files.tasks.measure_places"),
     "fetch_images": build_schedule_entry(15, "scheduler.tasks.fetch_images"),
     "refresh_images": build_schedule_entry(120, "images.tasks.refresh", queue="outside"),

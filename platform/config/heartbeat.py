@@ -10,6 +10,7 @@ from typing import Any
 from celery import bootsteps
 from celery.beat import Scheduler
 from django.conf import settings
+from django.utils.module_loading import import_string
 
 from metrics.exposition import serve_where_told
 from metrics.process import BEATS
@@ -32,15 +33,25 @@ class AliveStep(bootsteps.StartStopStep):
         parent.timer.call_repeatedly(EVERY_S, touch_heartbeat)
 
 
+def start_presence(role: str) -> Any:
+    """Say from here on that this process is there. Its tables are loaded only after this module."""
+    presence = import_string("monitoring.presence.Presence")(role, settings.TESSERA_METRICS_LISTEN)
+    presence.start()
+    return presence
+
+
 class MetricsStep(bootsteps.StartStopStep):
-    """A worker's step that serves the metrics of the worker and its children."""
+    """A worker's step that serves the metrics of the worker and its children, and says that it is there."""
 
     requires = ("celery.worker.components:Pool",)
 
     def start(self, parent: Any) -> None:
         self._server = serve_where_told(settings.TESSERA_METRICS_LISTEN, settings.TESSERA_METRICS_TOKEN)
+        role = "sender" if parent.hostname.startswith("sender") else "worker"
+        self._presence = start_presence(role)
 
     def stop(self, parent: Any) -> None:
+        self._presence.stop()
         if self._server is not None:
             self._server.shutdown()
             self._server.server_close()
@@ -55,6 +66,7 @@ class AliveBeat(Scheduler):
     def setup_schedule(self) -> None:
         super().setup_schedule()
         serve_where_told(settings.TESSERA_METRICS_LISTEN, settings.TESSERA_METRICS_TOKEN)
+        start_presence("beat")
 
     def apply_entry(self, entry: Any, producer: Any = None) -> None:
         super().apply_entry(entry, producer)

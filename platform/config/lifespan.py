@@ -11,6 +11,7 @@ from typing import Any
 
 from django.conf import settings
 
+from monitoring.presence import present
 from portal.gateway.ssh import server
 
 log = logging.getLogger("tessera.web")
@@ -48,6 +49,13 @@ async def lasting_objects() -> AsyncIterator[None]:
         yield
     finally:
         gc.unfreeze()
+
+
+@asynccontextmanager
+async def presence() -> AsyncIterator[None]:
+    """Say that this web process is there."""
+    with present("web", settings.TESSERA_WEB_METRICS):
+        yield
 
 
 def ssh_gateway() -> AbstractAsyncContextManager:

@@ -2,7 +2,9 @@
 
 import os
 import re
+import tomllib
 from pathlib import Path
+from urllib.parse import urlsplit
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -70,6 +72,8 @@ def env_apps_url(name: str, default_from: str) -> str:
     return value
 
 
+TESSERA_VERSION: str = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+
 # Folders and addresses.
 TESSERA_DATA = Path(env_text("TESSERA_DATA", str(ROOT / ".tessera")))
 TESSERA_RUN = Path(env_text("TESSERA_RUN", str(TESSERA_DATA / "run")))
@@ -103,6 +107,8 @@ TESSERA_KEEP_HOURS_D = env_int("TESSERA_KEEP_HOURS_D", 730)
 # What Prometheus sends to /metrics, and where processes other than the portal's serve it: "0.0.0.0:9090", "" = nowhere.
 TESSERA_METRICS_TOKEN = env_optional_secret("TESSERA_METRICS_TOKEN")
 TESSERA_METRICS_LISTEN = env_text("TESSERA_METRICS_LISTEN")
+# Where Prometheus asks this web process itself; by default at the portal's address.
+TESSERA_WEB_METRICS = env_text("TESSERA_WEB_METRICS", urlsplit(TESSERA_PUBLIC_URL).netloc)
 
 # The runtime's dotted class name.
 TESSERA_RUNTIME = env_text("TESSERA_RUNTIME", "runtimes.local.runtime.LocalRuntime")

@@ -3,11 +3,12 @@
 from django.contrib import admin
 from django.urls import include, path
 
-from portal.api.metrics import Metrics
+from portal.api.metrics import Metrics, Targets
 
 urlpatterns = [
     path("api/v1/", include("portal.api.urls")),
     path("metrics", Metrics.as_view(), name="api-metrics"),
+    path("metrics/targets", Targets.as_view(), name="api-metrics-targets"),
     path("console/", admin.site.urls),
     path("", include("portal.pages.urls")),
 ]

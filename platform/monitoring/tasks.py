@@ -7,6 +7,7 @@ from celery import shared_task
 from django.db import DatabaseError, connection
 
 from monitoring.alerts.round import drop_old_alerts
+from monitoring.checks import drop_old_changes
 from monitoring.idle.touches import drop_old_touches
 from monitoring.series.packing import pack_for
 from monitoring.series.partitions import tidy_partitions
@@ -27,10 +28,11 @@ def pack() -> None:
 
 @shared_task
 def tidy() -> None:
-    """Make partitions ahead, drop old ones and old alerts."""
+    """Make partitions ahead, drop old ones, old alerts, and what checks said a year ago."""
     _try(tidy_partitions)
     _try(drop_old_alerts)
     _try(drop_old_touches)
+    _try(drop_old_changes)
 
 
 @shared_task

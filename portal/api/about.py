@@ -1,6 +1,5 @@
 """API version, its description and the answer to unknown addresses."""
 
-import tomllib
 from functools import cache
 
 from django.conf import settings
@@ -43,7 +42,9 @@ class Version(ApiView):
     @extend_schema(responses=VersionShape)
     def get(self, request: Request) -> Response:
         """Show the platform's and the API's version, and the SSH gateway."""
-        return Response(VersionShape({"version": read_version(), "api": API_VERSION, "ssh": find_ssh_endpoint()}).data)
+        return Response(
+            VersionShape({"version": settings.TESSERA_VERSION, "api": API_VERSION, "ssh": find_ssh_endpoint()}).data
+        )
 
 
 class Description(ApiView):
@@ -77,12 +78,6 @@ class Nowhere(ApiView):
         raise NotFound(kind="address", id=path[:80])
 
     post = put = patch = delete = options = get  # type: ignore[assignment]
-
-
-@cache
-def read_version() -> str:
-    with open(settings.ROOT / "pyproject.toml", "rb") as file:
-        return tomllib.load(file)["project"]["version"]
 
 
 @cache

@@ -6,15 +6,22 @@ from typing import Any
 from django.conf import settings
 from django.db import connection
 from django.http import HttpResponse
+from django.utils import timezone
 from drf_spectacular.utils import extend_schema
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from rest_framework import serializers
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
+from rest_framework.response import Response
 
 from accounts.permissions import require
+from cluster.agents import SILENT_AFTER
+from cluster.models import Agent, Node
 from common.errors import NotPermitted
 from metrics.exposition import CONTENT_TYPE, is_scraper, render_metrics
+from monitoring.models import ProcessNow
+from monitoring.presence import MISSED_AFTER
 from portal.api.authentication import SessionAuthentication, TokenAuthentication
 from portal.api.view import ApiView
 from scheduler.preview.platform_metrics import build_platform_families, build_task_families
@@ -68,6 +75,39 @@ class Metrics(ApiView):
             yield from build_task_families() if with_tasks else ()
 
         return HttpResponse(render_metrics(more), content_type=CONTENT_TYPE)
+
+
+class Target(serializers.Serializer):
+    """Addresses that Prometheus is to ask, of one kind (http_sd_config)."""
+
+    targets = serializers.ListField(child=serializers.CharField())
+    labels = serializers.DictField(child=serializers.CharField())
+
+
+class Targets(ApiView):
+    authentication_classes = [ScraperAuthentication, TokenAuthentication, SessionAuthentication]
+    scopes = {"GET": (SCRAPE,)}
+
+    @extend_schema(exclude=True)
+    def get(self, request: Request) -> Response:
+        """Name the processes and agents that tell metrics, for http_sd_configs of Prometheus."""
+        if not isinstance(request.user, Scraper):
+            require(request.user, "platform.read")
+        found = [
+            {"targets": [process.metrics], "labels": {"role": process.role, "host": process.host}}
+            for process in ProcessNow.objects.exclude(metrics="").filter(seen_at__gt=timezone.now() - MISSED_AFTER)
+        ]
+        alone = list({str(each): each for each in found}.values())  # web processes behind one address are one target
+        return Response(Target([*alone, *_list_agents()], many=True).data)
+
+
+def _list_agents() -> Iterator[dict[str, Any]]:
+    """Yield agents that others can ask, at the addresses of their machines."""
+    addresses = dict(Node.objects.present().exclude(address="").values_list("name", "address"))
+    rows = Agent.objects.filter(revoked_at=None, reported_at__gt=timezone.now() - SILENT_AFTER)
+    for name, port in rows.order_by("node_name").values_list("node_name", "report__metrics_port"):
+        if port and name in addresses:
+            yield {"targets": [f"{addresses[name]}:{port}"], "labels": {"role": "agent", "host": name}}
 
 
 def _measure_pool() -> Iterator[Metric]:

@@ -9,6 +9,7 @@ from portal.pages import apps, frame, home, reports, terminal
 from portal.pages.account import notices, ssh_keys, webhooks
 from portal.pages.account import sign_in_and_tokens as account
 from portal.pages.alerts import views as alerts
+from portal.pages.cluster import health as cluster_health
 from portal.pages.cluster import queue, quota
 from portal.pages.cluster import views as cluster
 from portal.pages.files import views as files
@@ -52,6 +53,7 @@ urlpatterns = [
     path("cluster/gpus/", cluster.show_gpu_map, name="gpu_map"),
     path("cluster/images/", cluster.list_images, name="images"),
     path("cluster/checks/", cluster.show_checks, name="checks"),
+    path("cluster/health/", cluster_health.show_health, name="health"),
     path("gpus/<str:uuid>/", cluster.show_gpu, name="gpu"),
     path("nodes/<str:name>/", cluster.show_node, name="node"),
     path("nodes/<str:name>/cordon", cluster.change_service, {"service": cordon_node}, name="node_cordon"),

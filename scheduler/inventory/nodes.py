@@ -52,7 +52,7 @@ def find_unchanged(views: Sequence[NodeView]) -> dict[str, Node]:
 def _is_unchanged(view: NodeView, node: Node, cards: Sequence[Gpu], held: dict[tuple[str, str], int]) -> bool:
     return (
         all(getattr(node, name) == value for name, value in _columns(view).items())
-        and (node.state in OUT_OF_SERVICE or node.state == _state(view.ready))
+        and (node.state in OUT_OF_SERVICE or node.state in _states(view.ready))
         and [convert_card(card) for card in cards] == sorted(view.gpus, key=lambda card: card.index)
         and all(card.healthy == (not card.fault) for card in cards)
         and (view.held is None or held == _wanted(view.held))
@@ -247,17 +247,16 @@ def _first_use(index: int, cards: int) -> str:
 
 
 def _follow_health(node: Node, *, ready: bool) -> None:
-    """Set the node READY or NOT_READY unless an admin took it out of service."""
-    if node.state in OUT_OF_SERVICE:
+    """Set the node READY or NOT_READY unless an admin took it out of service, or it is suspect."""
+    if node.state in OUT_OF_SERVICE or node.state in _states(ready):
         return
-    wanted = _state(ready)
-    if node.state != wanted:
-        advance([Move(node)], wanted, actor=SYSTEM)
-        hint("cycle")
+    advance([Move(node)], _states(ready)[0], actor=SYSTEM)
+    hint("cycle")
 
 
-def _state(ready: bool) -> str:
-    return NodeState.READY if ready else NodeState.NOT_READY
+def _states(ready: bool) -> tuple[str, ...]:
+    """Return the state of a node, and what else it may be. Only its agent's silence makes it suspect."""
+    return (NodeState.READY, NodeState.SUSPECT) if ready else (NodeState.NOT_READY,)
 
 
 def _is_held(gpu: Gpu) -> bool:

@@ -31,6 +31,7 @@ from scheduler.core.model.snapshot import Snapshot
 from scheduler.core.model.types import GPU_MILLI, Plan, WaitingJob
 from scheduler.core.queueing.maintenance import find_nodes_in_maintenance
 from scheduler.health.installation_checks import run_installation_checks
+from scheduler.health.platform_parts import PlatformPart, list_platform_parts
 from scheduler.loading.snapshots import World, load_world
 from scheduler.preview.draft_checks import DRAFT_JOB, build_chooser, build_waiting_jobs, check_draft
 from scheduler.preview.feasibility_cache import check_once
@@ -152,6 +153,11 @@ class PlanAnswer:
     @property
     def outcome(self) -> str:
         return "never" if self.never else "starts" if self.seats else "waits"
+
+
+def list_parts() -> list[PlatformPart]:
+    """Return the platform's processes, loops and agents, what is broken first."""
+    return list_platform_parts()
 
 
 def list_pool_faults() -> list[Finding]:

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pynvml
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agent.gpu.meter import Meter
@@ -47,6 +47,7 @@ def test_a_long_gap_is_told_as_estimated_and_an_old_sample_counts_nothing():
     assert (card.busy_ms, card.source) == ({ADA: 15_000}, "estimated")
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.dictionaries(st.integers(1, 4), st.integers(-5, 300), max_size=4), max_size=20))
 def test_a_task_never_took_more_time_than_there_was(looks):
     busy = count(*looks, owners={1: ADA, 2: ADA, 3: BOB, 4: ""})

@@ -145,10 +145,8 @@ def test_the_moment_is_the_platforms_by_the_age(world):
 def test_the_tables_need_no_log_and_their_rows_move_within_a_page(world):
     with connection.cursor() as cursor:
         cursor.execute("SELECT relname, relpersistence, reloptions FROM pg_class WHERE relname LIKE 'monitoring_%now'")
-        assert sorted(cursor.fetchall()) == [
-            (name, "u", ["fillfactor=50"])
-            for name in ("monitoring_cardnow", "monitoring_nodenow", "monitoring_tasknow", "monitoring_taskusenow")
-        ]
+        names = ("cardnow", "nodenow", "processnow", "tasknow", "taskusenow")
+        assert sorted(cursor.fetchall()) == [(f"monitoring_{name}", "u", ["fillfactor=50"]) for name in names]
 
 
 def test_each_tick_is_kept_as_what_it_says_of_the_time_since_the_one_before(world):

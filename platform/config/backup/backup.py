@@ -21,7 +21,6 @@ from config.backup.trees import HashingWriter, pack_tree
 from jobs.code.archive import code_file
 from jobs.states import HOLDING
 from portal.access.ssh_endpoint import host_key_file, public_key_file
-from portal.api.about import read_version
 from runtimes.log_store import LogStore
 from runtimes.storage.areas import AreaId, get_area_path
 
@@ -106,7 +105,7 @@ def _describe(cursor: Any, copies_homes: bool) -> Manifest:
     cursor.execute("SELECT uuid FROM jobs_task WHERE state = ANY(%s)", [sorted(HOLDING)])
     running = [uuid.hex for (uuid,) in cursor.fetchall()]
     return Manifest(
-        version=read_version(),
+        version=settings.TESSERA_VERSION,
         made_at=made_at.isoformat(),
         migrations=read_migrations(cursor),
         homes="copy" if copies_homes else "reference",

@@ -12,6 +12,7 @@ from monitoring.models.alerts import (
     Silence,
     Subject,
 )
+from monitoring.models.checks import CheckState, NodeCheck, NodeCheckChange, ProcessNow
 from monitoring.models.idle import Exemption, IdleRule, IdleSnooze, IdleTold, IdleTouch, IdleWatch
 from monitoring.models.now import CardNow, NodeNow, Source, TaskNow
 from monitoring.models.series import FinePack, HourPack, MinutePack, Pack, PackedUntil, Sample
@@ -25,6 +26,7 @@ __all__ = [
     "AlertState",
     "Audience",
     "CardNow",
+    "CheckState",
     "Comparison",
     "Exemption",
     "FinePack",
@@ -35,9 +37,12 @@ __all__ = [
     "IdleTouch",
     "IdleWatch",
     "MinutePack",
+    "NodeCheck",
+    "NodeCheckChange",
     "NodeNow",
     "Pack",
     "PackedUntil",
+    "ProcessNow",
     "Sample",
     "Severity",
     "Silence",

@@ -39,7 +39,7 @@ class NodeNow(models.Model):
 
 
 class CardNow(models.Model):
-    """A card's newest sample. busy_percent: the mean since the sample before."""
+    """A card's newest sample. busy_percent: the mean since the one before. energy_mj: since its driver was loaded."""
 
     gpu = models.OneToOneField(Gpu, on_delete=models.CASCADE, primary_key=True, related_name="now")
     at = models.DateTimeField()
@@ -51,6 +51,8 @@ class CardNow(models.Model):
     used_mib = models.PositiveIntegerField(null=True)
     temperature_c = models.PositiveSmallIntegerField(null=True)
     power_w = models.PositiveIntegerField(null=True)
+    clock_mhz = models.PositiveIntegerField(null=True)
+    energy_mj = models.PositiveBigIntegerField(null=True)
 
     def __str__(self) -> str:
         return f"{self.gpu} now"

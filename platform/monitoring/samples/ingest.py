@@ -14,6 +14,7 @@ from django.utils import timezone
 from cluster.models import Gpu, Node
 from jobs.models import Task
 from metrics.process import SAMPLES_REFUSED, SAMPLES_TAKEN
+from monitoring.checks import store_checks
 from monitoring.models import CardNow, NodeNow, Sample, TaskNow
 from monitoring.samples.growth import mean_per_s, mean_percent
 from monitoring.samples.history import sample_card, sample_shares, sample_task
@@ -63,6 +64,8 @@ def take_samples(node: Node, sent: object) -> Taken:
             samples += _store_tasks(node, gpus, now.term, ticks, body.refused)
             keep_samples(samples)
             move_uses(node, now.run, ticks)
+    if body.checks is not None and body.run == now.run:
+        store_checks(node, body.checks)
     SAMPLES_TAKEN.inc(len(ticks))
     for why, count in body.refused.items():
         SAMPLES_REFUSED.labels(why).inc(count)

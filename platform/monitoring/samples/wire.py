@@ -2,12 +2,15 @@
 
     {"run": "boot-id/1732", "first": 4711, "ticks": [{"seq": 4711, "age_ms": 870, "up_ms": 91000,
      "cards": [{"uuid": "GPU-…", "source": "measured", "busy_ms": 81234, "used_mib": 30100, "temperature_c": 61,
-                "power_w": 240}],
+                "power_w": 240, "clock_mhz": 1410, "energy_mj": 91234567}],
      "tasks": [{"task": "hex", "age_ms": 1200, "cpu_ms": 7, "memory_mib": 512, "peak_mib": 600, "processes": 3,
                 "read_kib": 12, "write_kib": 4, "net_rx_kib": 80, "net_tx_kib": 9,
                 "shares": [{"uuid": "GPU-…", "source": "measured", "busy_ms": 3, "used_mib": 900}]}],
      "node": {"cpu_ms": 912000, "cores": 64, "memory_mib": 81000, …,
               "disks": [{"path": "/var/lib", "used_mib": 5, "all_mib": 9, "read_only": false, …}]}}]}
+
+checks, where they were made since the body before: [{"name": "gpu_xid", "card": "GPU-…", "state": "fail", "words": "…",
+"count": 1}], all of the machine; state is ok, warn, fail or unknown, without a card it is the machine's.
 
 run: changes when the sampler starts anew, and the totals of cards and shares with it; those of a task begin with the
 task. seq: grows with each tick. age_ms: how long ago it
@@ -22,12 +25,22 @@ from typing import Any
 from uuid import UUID
 
 SOURCES = frozenset({"measured", "estimated", "simulated"})
+STATES = frozenset({"ok", "warn", "fail", "unknown"})
+CHECK = re.compile(r"[a-z][a-z0-9_]{0,39}")
+MOST_CHECKS, MOST_WORDS = 4096, 300
 TASK = re.compile(r"[0-9a-f]{32}")
 MOST_TICKS, MOST_CARDS, MOST_TASKS, MOST_NAME = 360, 1024, 4096, 100
 MOST = 2**53
 """Of totals: what survives JSON everywhere."""
 MOST_AGE_MS = 30 * 60_000
-CARD_VALUES = {"busy_ms": MOST, "used_mib": 2**31 - 1, "temperature_c": 250, "power_w": 100_000}
+CARD_VALUES = {
+    "busy_ms": MOST,
+    "energy_mj": MOST,
+    "used_mib": 2**31 - 1,
+    "temperature_c": 250,
+    "power_w": 100_000,
+    "clock_mhz": 100_000,
+}
 SHARE_VALUES = {"busy_ms": MOST, "used_mib": 2**31 - 1}
 TASK_VALUES = {
     "cpu_ms": MOST,
@@ -93,13 +106,27 @@ class Tick:
     node: NodeSampled | None = None
 
 
+@dataclass(frozen=True)
+class Checked:
+    """What a check of the machine, or of a card of it, says. card: "" for the machine."""
+
+    name: str
+    card: str
+    state: str
+    words: str
+    count: int
+
+
 @dataclass
 class Body:
-    """run: "" if the body cannot be used at all. refused: dropped values and parts, by what is wrong."""
+    """run: "" if the body cannot be used at all. checks: None if none were made. refused: dropped values and parts, by
+    what is wrong.
+    """
 
     run: str = ""
     ticks: list[Tick] = field(default_factory=list)
     refused: Counter[str] = field(default_factory=Counter)
+    checks: list[Checked] | None = None
 
 
 def read_body(sent: Any) -> Body:
@@ -113,6 +140,9 @@ def read_body(sent: Any) -> Body:
         if (tick := _read_tick(part, body.refused)) is not None:
             body.ticks.append(tick)
     body.ticks.sort(key=lambda tick: tick.seq)
+    if "checks" in sent:
+        parts = _read_list(sent, "checks", MOST_CHECKS, body.refused)
+        body.checks = [check for part in parts if (check := _read_check(part, body.refused)) is not None]
     return body
 
 
@@ -142,6 +172,19 @@ def _read_disk(part: dict, refused: Counter[str]) -> Values:
         refused["read_only"] += 1
         read_only = None
     return _read_values(part, DISK_VALUES, refused) | ({} if read_only is None else {"read_only": int(read_only)})
+
+
+def _read_check(part: dict, refused: Counter[str]) -> Checked | None:
+    name, card, state, words = (part.get(key, "") for key in ("name", "card", "state", "words"))
+    count = _read_values(part, {"count": MOST}, refused).get("count", 0)
+    texts = all(isinstance(text, str) and "\0" not in text for text in (card, words))
+    if not (isinstance(name, str) and CHECK.fullmatch(name) and texts and len(card) <= MOST_NAME):
+        refused["check"] += 1
+        return None
+    if not isinstance(state, str) or state not in STATES:
+        refused["state"] += 1
+        return None
+    return Checked(name, card, state, words[:MOST_WORDS], count)
 
 
 def _read_task(part: dict, refused: Counter[str]) -> TaskSampled:

@@ -92,7 +92,7 @@ class GpuSample(serializers.Serializer):
 class ReportAsk(serializers.Serializer):
     """A machine's report. driver: NVIDIA's, or empty. links, pcie: square matrices over gpus as of `nvidia-smi topo
     -m`, or empty. enforcement: null if not probed. gpu_pin: whether the agent's device plugin or NVIDIA's toolkit
-    gives containers cards.
+    gives containers cards. metrics_port: where the agent tells Prometheus of its cards, 0 nowhere but to itself.
     """
 
     agent = serializers.CharField(max_length=32)
@@ -106,6 +106,7 @@ class ReportAsk(serializers.Serializer):
     samples = serializers.ListField(child=GpuSample(), max_length=MOST_GPUS, default=list)
     enforcement = ReportedEnforcement(allow_null=True, default=None)
     gpu_pin = serializers.ChoiceField(["", PLUGIN, TOOLKIT], default="")
+    metrics_port = serializers.IntegerField(min_value=0, max_value=65535, default=0)
 
 
 class HeldBackShape(serializers.Serializer):

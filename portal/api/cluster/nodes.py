@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import extend_schema, extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -11,13 +11,23 @@ from rest_framework.response import Response
 from accounts.permissions import require
 from cluster.nodes import cordon_node, drain_node, find_node, uncordon_node
 from common.errors import NotFound
+from monitoring.checks import list_changes, list_checks
+from monitoring.models import CheckState
 from portal.access.redacted_rows import list_active_rows, list_node_views, list_queue_rows, load_gpu_slices
 from portal.api.cluster.shapes import GpuShape, NodeShape, QueueShape, RoomShape
 from portal.api.http.bodies import JSON, read_json
+from portal.api.http.fields import one_of
 from portal.api.http.lists import FieldsQuery, all_of, list_of
 from portal.api.view import ApiView, read_query
 from scheduler.preview.preview import list_capacity
 from scheduler.preview.stored_forecasts import last_cycle
+
+MOST_CHANGES = 100
+
+
+@extend_schema_field(one_of(CheckState.values))
+class CheckStateField(serializers.CharField):
+    """Read only."""
 
 
 class PoolQuery(serializers.Serializer):
@@ -62,6 +72,49 @@ class NodeDetail(ClusterView):
         if not views:
             raise NotFound(kind="node", id=name)
         return Response(NodeShape(views[0]).data)
+
+
+class NodeCheckShape(serializers.Serializer):
+    """A check of a machine, or of one of its cards. state: ok, warn, fail, or unknown if it could not be made. since:
+    when it began to say so. count: of what it counts. words: in English, as logs are.
+    """
+
+    name = serializers.CharField()
+    card = serializers.CharField(allow_blank=True)
+    state = CheckStateField()
+    words = serializers.CharField(allow_blank=True)
+    count = serializers.IntegerField()
+    since = serializers.DateTimeField()
+
+
+class NodeCheckChangeShape(serializers.Serializer):
+    """A check that began to say something else."""
+
+    name = serializers.CharField()
+    card = serializers.CharField(allow_blank=True)
+    state = CheckStateField()
+    words = serializers.CharField(allow_blank=True)
+    count = serializers.IntegerField()
+    at = serializers.DateTimeField()
+
+
+class NodeChecks(ClusterView):
+    operations = {"GET": "list_node_checks"}
+
+    @extend_schema(parameters=[FieldsQuery], responses=list_of(NodeCheckShape, "NodeCheckList"))
+    def get(self, request: Request, name: str) -> Response:
+        """List what the machine's agent checked, failing first; empty where nothing was heard lately."""
+        return all_of(list_checks(find_node(name)), NodeCheckShape, **read_query(request, FieldsQuery))
+
+
+class NodeCheckHistory(ClusterView):
+    operations = {"GET": "list_node_check_changes"}
+
+    @extend_schema(parameters=[FieldsQuery], responses=list_of(NodeCheckChangeShape, "NodeCheckChangeList"))
+    def get(self, request: Request, name: str) -> Response:
+        """List the newest 100 changes of the machine's checks."""
+        changes = list_changes(find_node(name), MOST_CHANGES)
+        return all_of(changes, NodeCheckChangeShape, **read_query(request, FieldsQuery))
 
 
 class NodeCordon(ApiView):

@@ -28,6 +28,7 @@ from portal.access.past_slices import list_past_slices
 from portal.access.redacted_rows import list_node_views
 from portal.image_view import ImageView, view_images
 from portal.pages.charts import chart_cards, chart_pools
+from portal.pages.cluster.health import load_node_health
 from portal.pages.cluster.machines import SIZES, Card, Machine, Summary, build_machines, show_gpu_size, sum_machines
 from portal.pages.request_guards import signed_in
 from portal.partial import render_page
@@ -140,6 +141,7 @@ def show_node(request: HttpRequest, name: str) -> HttpResponse:
         "events": node_events(machine),
         "link_words": links_explained(machine),
         "images": list_images_on_node(machine.node),
+        "health": load_node_health(machine.node),
         "charts": chart_cards([card.view.uuid for card in machine.cards], reverse("api-node-metrics", args=[name])),
     }
     return render_page(request, "cluster/node.html", context, fragment="cluster/_node_live.html")

@@ -14,6 +14,7 @@ from kombu.exceptions import OperationalError as BrokerAway
 from prometheus_client.core import Metric
 
 from metrics.exposition import build_families, serve_metrics
+from monitoring.presence import present
 from runtimes.contract.errors import Unavailable
 from scheduler import tasks
 from scheduler.reconcile.actions import FencedAction, encode_action
@@ -53,9 +54,11 @@ class Command(BaseCommand):
             signal.signal(number, lambda *_: ended.set())
         with import_string(runtime.capabilities.view)(runtime) as view:
             watch = WatchLoop(view, send, ended)
+            metrics = f"{options['host']}:{options['port']}" if options["port"] else ""
             server = serve_watch(watch, options["host"], options["port"]) if options["port"] else None
             try:
-                watch.run()
+                with present("watch", metrics):
+                    watch.run()
             except WatchStale as words:
                 raise CommandError(str(words)) from words
             finally:

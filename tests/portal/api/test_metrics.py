@@ -1,14 +1,17 @@
 """`GET /metrics`: who may read it, that its labels are bounded, and that what is not known is absent."""
 
+from datetime import timedelta
+
 import pytest
 from django.test import Client
 from django.utils import timezone
 from prometheus_client.parser import text_string_to_metric_families
 
 from accounts.models import User
+from cluster.models import Agent, Node
 from jobs.models import Task
 from jobs.states import TaskState
-from monitoring.models import CardNow, TaskNow
+from monitoring.models import CardNow, ProcessNow, TaskNow
 from tests import make
 
 pytestmark = pytest.mark.django_db
@@ -97,3 +100,27 @@ def test_it_is_the_text_that_prometheus_asks_for(world):
     accept = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.1"
     answer = Client().get("/metrics", headers={"Authorization": "Bearer scrape-me", "Accept": accept})
     assert answer["Content-Type"].startswith("text/plain; version=0.0.4")
+
+
+def test_it_names_whom_prometheus_can_ask(world):
+    now, late = timezone.now(), timezone.now() - timedelta(minutes=5)
+    for pid, (role, metrics, seen) in enumerate(
+        [
+            ("web", "tessera.example.net", now),
+            ("web", "tessera.example.net", now),
+            ("worker", "10.0.0.7:9090", now),
+            ("beat", "", now),
+            ("watch", "10.0.0.8:9090", late),
+        ]
+    ):
+        ProcessNow.objects.create(
+            role=role, host="h", pid=pid, version="1", metrics=metrics, started_at=late, seen_at=seen
+        )
+    Node.objects.filter(name="n1").update(address="10.0.0.1")
+    Agent.objects.create(node_name="n1", digest="d", reported_at=now, report={"metrics_port": 9400})
+    answer = Client(HTTP_HOST=HOST).get("/metrics/targets", headers={"Authorization": "Bearer scrape-me"})
+    assert [(one["labels"]["role"], *one["targets"]) for one in answer.json()] == [
+        ("web", "tessera.example.net"),
+        ("worker", "10.0.0.7:9090"),
+        ("agent", "10.0.0.1:9400"),
+    ]
