@@ -19,10 +19,14 @@ from events.models import Notice
 from events.notices import drop_old_notices
 from events.outgoing import claim_batches, record_try
 from jobs.time_limit_warning import warn_of_ends
+from monitoring.alerts.services import alerts_visible_to
+from monitoring.models import Alert
 from portal.access.event_visibility import load_event_visibility
 from portal.wording.end_verdicts import load_end_verdicts
-from portal.wording.notices import view_notice
+from portal.wording.events import describe_event
+from portal.wording.notices import event_url, view_notice
 from webhooks.delivery_queue import drop_old_deliveries
+from webhooks.formats import Words
 from webhooks.models import Delivery
 from webhooks.sender import send_webhooks
 
@@ -36,7 +40,7 @@ def send() -> None:
         connection.close_if_unusable_or_obsolete()
     try:
         warn_of_ends()
-        send_webhooks(_is_visible)
+        send_webhooks(_is_visible, describe_for_chat)
         send_mails()
     except OperationalError as gone:  # the next beat retries
         log.warning("sending waits for the database: %s", gone)
@@ -68,7 +72,21 @@ def _mail_all(mails: list[tuple[Notice, User]]) -> None:
             record_try(notice, sent=False, error="mail_refused")
 
 
+def describe_for_chat(delivery: Delivery) -> Words:
+    """Return what a chat is told of an event, in the language of the webhook's maker."""
+    maker = User.objects.filter(pk=delivery.webhook.user_id).first()
+    with translation.override((maker and maker.language) or settings.LANGUAGE_CODE):
+        if said := delivery.data:
+            lines = (*said["lines"], *([said["runbook"]] if said["runbook"] else []))
+            return Words(said["title"], lines, said["url"], said["severity"], said["status"] == "resolved")
+        event = delivery.event
+        return Words(f"{event.label}: {describe_event(event)}", (), event_url(event))
+
+
 def _is_visible(delivery: Delivery) -> bool:
+    if delivery.event.kind == Alert.KIND:
+        person = User.objects.filter(pk=delivery.webhook.user_id).first()
+        return person is not None and alerts_visible_to(person).filter(pk=delivery.event.object_id).exists()
     visibility = load_event_visibility(delivery.webhook.user_id)
     return visibility is not None and visibility.sees(delivery.event)
 

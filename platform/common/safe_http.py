@@ -28,11 +28,12 @@ NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 @dataclass(frozen=True)
 class Answer:
-    """status: None without answer. error: "", forbidden_address, unresolved, timeout, tls or unreachable."""
+    """status: None without answer. error: "", forbidden_address, unresolved, timeout, tls or unreachable. body: cut."""
 
     status: int | None
     error: str
     took_ms: int
+    body: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -100,14 +101,15 @@ def read_url(url: str) -> Target | None:
 
 
 def post_body(url: str, body: bytes, headers: dict[str, str], allowed: Iterable[str]) -> Answer:
-    """Send `body`, return the status; never raises."""
+    """Send `body`, return the answer; never raises."""
     began = time.monotonic()
-    status, error = None, ""
+    status, error, said = None, "", b""
     try:
-        status = send_request("POST", url, headers, allowed, body=body).status
+        reply = send_request("POST", url, headers, allowed, body=body)
+        status, said = reply.status, reply.body
     except Unreached as unreached:
         error = unreached.why
-    return Answer(status, error, round(1000 * (time.monotonic() - began)))
+    return Answer(status, error, round(1000 * (time.monotonic() - began)), said)
 
 
 def send_request(

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from celery import shared_task
 from django.db import DatabaseError, connection
 
+from monitoring.alerts.foreign import drop_old_foreign_alerts
 from monitoring.alerts.round import drop_old_alerts
 from monitoring.checks import drop_old_changes
 from monitoring.idle.touches import drop_old_touches
@@ -31,6 +32,7 @@ def tidy() -> None:
     """Make partitions ahead, drop old ones, old alerts, and what checks said a year ago."""
     _try(tidy_partitions)
     _try(drop_old_alerts)
+    _try(drop_old_foreign_alerts)
     _try(drop_old_touches)
     _try(drop_old_changes)
 

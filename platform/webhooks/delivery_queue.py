@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from django.db.models import Q
+from django.db.models import F, Q
 from django.db.models.functions import Now
 
 from common.steady_clock import steady_now
@@ -79,6 +79,12 @@ def pause_webhook(webhook: Webhook, attempts: int) -> None:
 def resume_webhook(webhook_id: int) -> None:
     """End a webhook's pause."""
     Webhook.objects.filter(pk=webhook_id, rests_until__isnull=False).update(rests_until=None)
+
+
+def put_back(delivery: Delivery, seconds: float) -> None:
+    """Let a claimed delivery wait, as if it had not been tried."""
+    mine = Delivery.objects.filter(pk=delivery.pk, claim_no=delivery.claim_no)
+    mine.update(due_at=Now() + timedelta(seconds=max(seconds, 1)), claimed_until=None, attempts=F("attempts") - 1)
 
 
 def drop_old_deliveries() -> None:

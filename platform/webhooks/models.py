@@ -68,6 +68,8 @@ class Webhook(models.Model):
         return f"webhook-{self.pk}"
 
     def wants(self, event_type: str) -> bool:
+        if self.format == Format.ALERTMANAGER and not event_type.startswith("alert."):
+            return False
         return not self.topics or event_type in self.topics or event_type.partition(".")[0] in self.topics
 
 

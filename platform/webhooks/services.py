@@ -16,10 +16,11 @@ from events.models import Event
 from events.notices import notify
 from events.record_and_publish import SYSTEM, hint_sender, record
 from webhooks.delivery_queue import resume_webhook
-from webhooks.models import Delivery, Webhook
-from webhooks.signing import secret_of
+from webhooks.formats import WITH_SECRET
+from webhooks.models import Delivery, Format, Webhook
+from webhooks.signing import seal_chat_secret, secret_of
 
-MOST_WEBHOOKS, MOST_TOPICS = 20, 20
+MOST_WEBHOOKS, MOST_TOPICS, MOST_SECRET = 20, 20, 200
 TOPIC_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyz_.")
 
 
@@ -49,17 +50,32 @@ def find_delivery(user: User, webhook_id: int, delivery_id: int) -> Delivery:
 
 
 @transaction.atomic
-def create_webhook(*, actor: User, name: str, url: str, topics: list[str], team: Team | None) -> tuple[Webhook, str]:
-    """Return a new webhook and its secret, shown only once. team: None for one's own."""
+def create_webhook(
+    *,
+    actor: User,
+    name: str,
+    url: str,
+    topics: list[str],
+    team: Team | None,
+    format: str = Format.CLOUDEVENTS,
+    chat_secret: str = "",
+) -> tuple[Webhook, str]:
+    """Return a new webhook and its secret, shown only once. team: None for one's own. chat_secret: of a chat's bot."""
     if team is not None:
         require(actor, "webhook.change", team)
-    _check(name=name, url=url, topics=topics)
+    _check(name=name, url=url, topics=topics, format=format, chat_secret=chat_secret)
     own = Q(team_id=team.pk) if team else Q(team_id__isnull=True, user_id=actor.pk)
     used = Webhook.objects.filter(own).count()
     if used >= MOST_WEBHOOKS:
         raise QuotaExceeded(what="webhooks", used=used, limit=MOST_WEBHOOKS)
     webhook = Webhook.objects.create(
-        user_id=actor.pk, team_id=team.pk if team else None, name=name, url=url, topics=sorted(set(topics))
+        user_id=actor.pk,
+        team_id=team.pk if team else None,
+        name=name,
+        url=url,
+        topics=sorted(set(topics)),
+        format=format,
+        sealed=seal_chat_secret(chat_secret) if format in WITH_SECRET else "",
     )
     _record(webhook, "created", actor)
     return webhook, secret_of(webhook)
@@ -67,9 +83,17 @@ def create_webhook(*, actor: User, name: str, url: str, topics: list[str], team:
 
 @transaction.atomic
 def change_webhook(*, actor: User, webhook: Webhook, enabled: bool | None = None, **fields) -> Webhook:
-    """Change name, url, topics, or switch it; who switches a team's on becomes its maker."""
+    """Change name, url, topics, format, a chat's secret, or switch it; who switches a team's on becomes its maker.
+
+    chat_secret: "" keeps the previous one.
+    """
     _require(actor, webhook)
     _check(**fields)
+    secret = fields.pop("chat_secret", "")
+    if fields.get("format", webhook.format) not in WITH_SECRET:
+        fields |= {"sealed": ""} if webhook.sealed else {}
+    elif secret:
+        fields["sealed"] = seal_chat_secret(secret)
     if "topics" in fields:
         fields["topics"] = sorted(set(fields["topics"]))
     if enabled is True:
@@ -106,7 +130,8 @@ def delete_webhook(*, actor: User, webhook: Webhook) -> None:
 def redeliver(*, actor: User, delivery: Delivery) -> Delivery:
     """Queue the delivery's event once more."""
     _require(actor, delivery.webhook)
-    again = Delivery.objects.create(webhook_id=delivery.webhook_id, event_id=delivery.event_id, due_at=Now())
+    same = {"webhook_id": delivery.webhook_id, "event_id": delivery.event_id, "data": delivery.data}
+    again = Delivery.objects.create(**same, due_at=Now())
     return _send_now(again)
 
 
@@ -168,7 +193,20 @@ def _lock(webhook: Webhook) -> Webhook:
     return locked
 
 
-def _check(*, name: str | None = None, url: str | None = None, topics: list[str] | None = None) -> None:
+def _check(
+    *,
+    name: str | None = None,
+    url: str | None = None,
+    topics: list[str] | None = None,
+    format: str | None = None,
+    chat_secret: str = "",
+) -> None:
+    if format is not None and format not in Format.values:
+        raise InvalidInput(
+            [FieldError("/format", "unknown_value", {"got": format[:40], "allowed": list(Format.values)})]
+        )
+    if len(chat_secret) > MOST_SECRET or not chat_secret.isprintable():
+        raise InvalidInput([FieldError("/chat_secret", "bad_chat_secret", {"max": MOST_SECRET})])
     if name is not None:
         check_name(name)
     if url is not None:

@@ -11,8 +11,10 @@ import json
 from django.conf import settings
 from django.utils import timezone
 
+from common.secrets import Unreadable, seal_secret, unseal_secret
 from webhooks.models import Delivery, Webhook
 
+USE = "secret of a chat's bot"
 CONTENT_TYPE = "application/cloudevents+json; charset=utf-8"
 
 
@@ -20,6 +22,18 @@ def secret_of(webhook: Webhook) -> str:
     """Derive the webhook's secret from its salt."""
     key = hmac.digest(settings.SECRET_KEY.encode(), f"webhook {webhook.salt}".encode(), "sha256")
     return "whsec_" + key.hex()
+
+
+def seal_chat_secret(secret: str) -> str:
+    return seal_secret(secret, USE) if secret else ""
+
+
+def open_chat_secret(webhook: Webhook) -> str:
+    """Return the secret that the chat gave out; "" if there is none, or it was sealed under another key."""
+    try:
+        return unseal_secret(webhook.sealed, USE) if webhook.sealed else ""
+    except Unreadable:
+        return ""
 
 
 def sign(secret: str, timestamp: int, body: bytes) -> str:
@@ -40,7 +54,7 @@ def build_request(delivery: Delivery) -> tuple[bytes, dict[str, str]]:
         "subject": event.label,
         "time": data["at"],
         "datacontenttype": "application/json",
-        "data": data,
+        "data": data | ({"alert": delivery.data} if delivery.data else {}),
     }
     body = json.dumps(envelope, separators=(",", ":")).encode()
     timestamp = int(timezone.now().timestamp())

@@ -8,7 +8,7 @@ from portal.api.cluster import agents, health, maintenance, nodes, pools, quotas
 from portal.api.events import events, notices, webhooks
 from portal.api.files import files, uploads
 from portal.api.jobs import code_uploads, efficiency, images, jobs, logs, plans
-from portal.api.monitoring import alert_rules, alerts, idle, metrics, usage
+from portal.api.monitoring import alert_rules, alerts, foreign_alerts, idle, metrics, usage
 from portal.api.notebooks import notebooks
 from portal.api.people import me, ssh_keys
 
@@ -86,6 +86,7 @@ urlpatterns = [
     path("notices", notices.Notices.as_view(), name="api-notices"),
     path("notices:read", notices.ReadNotices.as_view(), name="api-notices-read"),
     path("alerts", alerts.AlertList.as_view(), name="api-alerts"),
+    path("alerts:alertmanager", foreign_alerts.AlertsFromAlertmanager.as_view(), name="api-alerts-alertmanager"),
     path("alerts/<number:alert_id>", alerts.AlertDetail.as_view(), name="api-alert"),
     path("alerts/<number:alert_id>:acknowledge", alerts.AlertAcknowledge.as_view(), name="api-alert-acknowledge"),
     path("alerts/<number:alert_id>:act", alerts.AlertAct.as_view(), name="api-alert-act"),

@@ -57,6 +57,8 @@ class AlertRuleForm(ServiceForm):
             "least_gpus", "severity", "audience", "action", "runbook", "enabled",
         )  # fmt: skip
         help_texts = {
+            "name": gettext_lazy("Of a rule that ships: empty for the name that it has in each language."),
+            "threshold": gettext_lazy("Of a value that is yes or no: 1 is yes."),
             "action": gettext_lazy(
                 "After owners and administrators were told, on two machines and a tenth of a pool’s cards an hour at "
                 "most; beyond that it asks."
@@ -73,7 +75,6 @@ class AlertRuleAdmin(KeptAdmin):
     form = AlertRuleForm
     change_form_template = "admin/alert_rule.html"
     list_display = ("title", "when", "severity", "told", "enabled", "fires", "seen", "tested")
-    list_filter = ("enabled", "severity", "subject")
     actions = ("switch_on", "switch_off")
     list_select_related = ("pool",)
 

@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from common.error_messages import fill_gaps
-from events.models import Notice
+from events.models import Event, Notice
 from jobs.reason_messages import describe_end, end_hint
 from portal.wording.alerts import HINTS, describe_subjects, name_rule
 from portal.wording.monitoring.idle import describe_idle_notice
@@ -99,6 +99,16 @@ class NoticeView:
     @property
     def unread(self) -> bool:
         return self.row.read_at is None
+
+
+def event_url(event: Event) -> str:
+    """Return the full address of the page of an event's object; "" if it has none."""
+    name, part, column = PAGES.get(event.kind, ("", "", ""))
+    try:
+        path = reverse(name, kwargs={part: getattr(event, column)} if part else {}) if name else ""
+    except NoReverseMatch:
+        return ""
+    return settings.TESSERA_PUBLIC_URL + path if path else ""
 
 
 def view_notice(row: Notice, verdict: str = "") -> NoticeView:

@@ -87,6 +87,7 @@ API = {
     ("api-notices", "GET"): (401, 200, 403),
     ("api-notices-read", "POST"): (401, 200, 403),
     ("api-alerts", "GET"): (401, 200, 403),
+    ("api-alerts-alertmanager", "POST"): (401, 400, 403),
     ("api-alert", "GET"): (401, 404, 403),
     ("api-alert-acknowledge", "POST"): (401, 404, 403),
     ("api-alert-act", "POST"): (401, 404, 403),

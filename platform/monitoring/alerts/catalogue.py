@@ -25,41 +25,42 @@ class Metric:
 
 
 YES_OR_NO = (0.0, 1.0)
+"""1 is yes."""
 METRICS: dict[Subject, dict[str, Metric]] = {
     Subject.CARD: {
-        "gpu_busy_percent": Metric(_("how busy the card is"), "%", high=100.0, series=(Kind.CARD, "busy_centi", 100.0)),
+        "gpu_busy_percent": Metric(_("GPU activity"), "%", high=100.0, series=(Kind.CARD, "busy_centi", 100.0)),
         "gpu_memory_percent": Metric(_("GPU memory in use"), "%", high=100.0, series=(Kind.CARD, "used_mib", 0.0)),
         "temperature_c": Metric(_("temperature"), "°C", series=(Kind.CARD, "temperature_c", 1.0)),
         "power_w": Metric(_("power"), "W", series=(Kind.CARD, "power_w", 1.0)),
-        "faulty": Metric(_("fault of the card (1: it has one)"), "", *YES_OR_NO),
+        "faulty": Metric(_("fault of the card"), "", *YES_OR_NO),
     },
     Subject.NODE: {
-        "silent_s": Metric(_("how long nothing was heard of the machine"), "s"),
-        "not_ready": Metric(_("the machine does not answer (1: it does not)"), "", *YES_OR_NO),
+        "silent_s": Metric(_("silence of the machine"), "s"),
+        "not_ready": Metric(_("machine that does not answer"), "", *YES_OR_NO),
     },
     Subject.TASK: {
-        "memory_percent": Metric(_("memory in use, of what the task holds"), "%"),
-        "cpu_percent": Metric(_("CPU in use, of what the task holds"), "%"),
+        "memory_percent": Metric(_("memory in use"), "%"),
+        "cpu_percent": Metric(_("CPU in use"), "%"),
     },
     Subject.JOB: {
-        "gpu_busy_percent": Metric(_("how busy the cards of the job are"), "%", high=100.0),
-        "straggler_percent": Metric(_("how much less busy its slowest task is than the usual one"), "%", high=100.0),
-        "waiting_s": Metric(_("how long the job has waited"), "s"),
-        "impossible": Metric(_("the job can never start (1: it cannot)"), "", *YES_OR_NO),
+        "gpu_busy_percent": Metric(_("GPU activity of the job"), "%", high=100.0),
+        "straggler_percent": Metric(_("lag of the slowest task"), "%", high=100.0),
+        "waiting_s": Metric(_("waiting time"), "s"),
+        "impossible": Metric(_("job that can never start"), "", *YES_OR_NO),
     },
     Subject.TEAM: {
-        "missing_gpus": Metric(_("cards below the guarantee for which jobs wait"), "GPUs"),
-        "idle_gpus": Metric(_("cards that are held and idle"), "GPUs", series=(Kind.TEAM, "idle_milli", 1000.0)),
+        "missing_gpus": Metric(_("cards missing below the guarantee"), "GPUs"),
+        "idle_gpus": Metric(_("cards held and idle"), "GPUs", series=(Kind.TEAM, "idle_milli", 1000.0)),
     },
     Subject.POOL: {
-        "waiting_jobs": Metric(_("jobs that wait")),
-        "faulty_percent": Metric(_("cards that are out of service"), "%", high=100.0),
-        "idle_gpus": Metric(_("cards that are held and idle"), "GPUs", series=(Kind.POOL, "idle_milli", 1000.0)),
+        "waiting_jobs": Metric(_("waiting jobs")),
+        "faulty_percent": Metric(_("cards out of service"), "%", high=100.0),
+        "idle_gpus": Metric(_("cards held and idle"), "GPUs", series=(Kind.POOL, "idle_milli", 1000.0)),
     },
     Subject.PLATFORM: {
-        "scheduler_silent_s": Metric(_("how long the scheduler has not decided anything"), "s"),
-        "disk_used_percent": Metric(_("how full the disk of the platform is"), "%", high=100.0),
-        "image_pull_people": Metric(_("people whose jobs found no image in the last 10 minutes")),
+        "scheduler_silent_s": Metric(_("time since the scheduler’s last decision"), "s"),
+        "disk_used_percent": Metric(_("disk in use"), "%", high=100.0),
+        "image_pull_people": Metric(_("people without their image in 10 minutes")),
     },
 }
 CHECK = "check:"
@@ -106,7 +107,7 @@ def build_shipped_rules() -> list[AlertRule]:
 def find_metric(subject: str, metric: str) -> Metric | None:
     """Return a metric; None if there is none of this name."""
     if metric.startswith(CHECK) and subject in (Subject.CARD, Subject.NODE):
-        return Metric(_("health check (1: warns, 2: fails)"), "", 0.0, 2.0)
+        return Metric(_("health check"), "", 0.0, 2.0)
     return METRICS.get(Subject(subject), {}).get(metric)
 
 

@@ -8,6 +8,7 @@ from django.utils import timezone, translation
 from django.utils.translation import gettext as _
 
 from accounts.models import User
+from common.resources import show_duration
 from events.models import Event
 from events.notices import Recipient, notify_all
 from events.record_and_publish import publish_person
@@ -17,8 +18,8 @@ from monitoring.models import Alert, Severity
 from webhooks.delivery_queue import Addressed, list_listening, queue_addressed
 from webhooks.models import Webhook
 
-MOST_NAMED, MOST_SENT = 10, 100
-"""Subjects that a notice names, and a delivery carries."""
+MOST_NAMED, MOST_LINES, MOST_SENT = 10, 20, 100
+"""Subjects that a notice names, a chat is told of, and a delivery carries."""
 
 
 def send_messages(messages: Sequence[Message]) -> None:
@@ -31,6 +32,7 @@ def describe_delivery(message: Message, public_url: str) -> dict:
     """Return what a delivery says, in the active language; each channel's format makes its body of it."""
     rule = message.rule
     metric = find_metric(rule.subject, rule.metric)
+    unit = metric.unit if metric else ""
     state = _("ended") if message.ended else ""
     return {
         "status": "resolved" if message.ended else "firing",
@@ -41,7 +43,8 @@ def describe_delivery(message: Message, public_url: str) -> dict:
         "url": f"{public_url}/alerts/",
         "runbook": rule.runbook,
         "repeats_s": round(AGAIN[Severity(rule.severity)].total_seconds()),
-        "alerts": [_describe_one(alert, metric.unit if metric else "") for alert in message.alerts[:MOST_SENT]],
+        "lines": [_describe_line(alert, unit) for alert in message.alerts[:MOST_LINES]],
+        "alerts": [_describe_one(alert, unit) for alert in message.alerts[:MOST_SENT]],
         "more": max(len(message.alerts) - MOST_SENT, 0),
     }
 
@@ -51,6 +54,14 @@ def name_subjects(alerts: Sequence[Alert], most: int = 3) -> str:
     named = ", ".join(alert.label or "Tessera" for alert in alerts[:most])
     more = len(alerts) - most
     return _("%(named)s and %(n)s more") % {"named": named, "n": more} if more > 0 else named
+
+
+def _describe_line(alert: Alert, unit: str) -> str:
+    """Return an alert's subject with its value, where that is more than yes or no."""
+    name = alert.label or "Tessera"
+    if alert.value is None or not unit:
+        return name
+    return f"{name}: {show_duration(round(alert.value)) if unit == 's' else f'{alert.value:.4g} {unit}'}"
 
 
 def _describe_one(alert: Alert, unit: str) -> dict:

@@ -5,6 +5,7 @@ from copy import copy
 from datetime import datetime, timedelta
 from math import isfinite
 
+from django.contrib.postgres.expressions import ArraySubquery
 from django.db import models, transaction
 from django.db.models import Q
 from django.db.models.functions import Now
@@ -38,8 +39,8 @@ def alerts_visible_to(user: User) -> models.QuerySet[Alert]:
         return rows
     if not user.is_active:
         return rows.none()
-    led = Membership.objects.filter(user=user, role=TeamRole.LEAD).values_list("team", flat=True)
-    return rows.filter(Q(owners__contains=[user.pk]) | Q(teams__overlap=list(led)))
+    led = Membership.objects.filter(user=user, role=TeamRole.LEAD).values("team")
+    return rows.filter(Q(owners__contains=[user.pk]) | Q(teams__overlap=ArraySubquery(led)))
 
 
 def list_loud(user: User) -> models.QuerySet[Alert]:

@@ -239,6 +239,31 @@ class Silence(models.Model):
         return None
 
 
+class ForeignAlert(models.Model):
+    """An alert of another system that an Alertmanager brought. user_id: whose token it came with.
+
+    fingerprint: of its labels. ended_at: null while it fires. source: the Alertmanager's address.
+    """
+
+    user_id = models.BigIntegerField()
+    fingerprint = models.CharField(max_length=64)
+    name = models.CharField(max_length=120)
+    severity = models.CharField(max_length=40, blank=True)
+    labels = models.JSONField()
+    annotations = models.JSONField()
+    source = models.CharField(max_length=300, blank=True)
+    url = models.CharField(max_length=1000, blank=True)
+    starts_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True)
+    received_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["user_id", "fingerprint"], name="one_foreign_alert")]
+
+    def __str__(self) -> str:
+        return self.name
+
+
 class AlertRound(models.Model):
     """When the rules were judged last, in one row that is locked meanwhile.
 

@@ -14,8 +14,9 @@ from portal.api.http.bodies import JSON, read_json
 from portal.api.http.fields import full_url
 from portal.api.http.lists import PageQuery, list_of, page
 from portal.api.view import ApiView, read_query
-from webhooks.models import Delivery, Webhook
+from webhooks.models import Delivery, Format, Webhook
 from webhooks.services import (
+    MOST_SECRET,
     MOST_TOPICS,
     change_secret,
     change_webhook,
@@ -32,19 +33,24 @@ SCOPE = ("webhooks:write",)
 
 
 class WebhookShape(serializers.Serializer):
-    """team: null for one's own. topics: kinds or types of events, none means all. disabled_why: by_hand, failing, gone
-    (it answered 410), maker_left."""
+    """team: null for one's own. topics: kinds or types of events, none means all. format: what the receiver reads.
+    disabled_why: by_hand, failing, gone (it answered 410), maker_left."""
 
     id = serializers.IntegerField(source="pk")
     name = serializers.CharField()
     url = serializers.CharField()
     topics = serializers.ListField(child=serializers.CharField())
+    format = serializers.ChoiceField(Format.choices)  # type: ignore[assignment]
+    has_chat_secret = serializers.SerializerMethodField()
     team = serializers.CharField(source="team_name", allow_null=True)
     user = serializers.CharField(source="maker_name", allow_null=True)
     enabled = serializers.SerializerMethodField()
     disabled_at = serializers.DateTimeField(allow_null=True)
     disabled_why = serializers.CharField(allow_blank=True)
     created_at = serializers.DateTimeField()
+
+    def get_has_chat_secret(self, webhook: Webhook) -> bool:
+        return bool(webhook.sealed)
 
     def get_enabled(self, webhook: Webhook) -> bool:
         return webhook.disabled_at is None
@@ -57,12 +63,16 @@ class NewWebhookShape(WebhookShape):
 
 
 class WebhookAsk(serializers.Serializer):
-    """team: one that you lead; left out, it is your own, for your own events."""
+    """team: one that you lead; left out, it is your own, for your own events. format: what the receiver reads; an
+    Alertmanager is sent alerts alone. chat_secret: that DingTalk or Feishu shows for its bot, kept encrypted.
+    """
 
     name = serializers.CharField(max_length=64)
     url = serializers.CharField(max_length=MAX_URL)
     topics = serializers.ListField(child=serializers.CharField(max_length=60), max_length=MOST_TOPICS, default=list)
     team = serializers.CharField(max_length=64, required=False)
+    format = serializers.ChoiceField(Format.choices, default=Format.CLOUDEVENTS)  # type: ignore[assignment]
+    chat_secret = serializers.CharField(max_length=MOST_SECRET, allow_blank=True, required=False)
 
 
 class WebhookChange(serializers.Serializer):
@@ -71,12 +81,15 @@ class WebhookChange(serializers.Serializer):
     name = serializers.CharField(max_length=64, required=False)
     url = serializers.CharField(max_length=MAX_URL, required=False)
     topics = serializers.ListField(child=serializers.CharField(max_length=60), max_length=MOST_TOPICS, required=False)
+    format = serializers.ChoiceField(Format.choices, required=False)  # type: ignore[assignment]
+    chat_secret = serializers.CharField(max_length=MOST_SECRET, allow_blank=True, required=False)
     enabled = serializers.BooleanField(required=False)
 
 
 class DeliveryShape(serializers.Serializer):
     """state: waiting, sent, or failed for good. status: of the last answer. error: of the last try: refused, timeout,
-    unreachable, unresolved, tls, forbidden_address, disabled, not_permitted. next_at: of the next try."""
+    unreachable, unresolved, tls, forbidden_address, chat_refused, chat_too_fast, not_an_alert, disabled,
+    not_permitted. next_at: of the next try."""
 
     id = serializers.IntegerField(source="pk")
     event = serializers.IntegerField(source="event_id")

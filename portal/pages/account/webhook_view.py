@@ -28,6 +28,8 @@ TOPIC_WORDS: dict[str, str | Promise] = {
     "notebook.ready": gettext_lazy("A notebook can be opened"),
     "notebook.about_to_end": gettext_lazy("A notebook is about to end"),
     "quota.changed": gettext_lazy("The quota is changed"),
+    "alert.firing": gettext_lazy("An alert fires"),
+    "alert.resolved": gettext_lazy("An alert ends"),
 }
 ERROR_MESSAGES: dict[str, str | Promise] = {
     "refused": gettext_lazy("It answered with %(status)s."),
@@ -36,6 +38,9 @@ ERROR_MESSAGES: dict[str, str | Promise] = {
     "unresolved": gettext_lazy("The host name of the address is unknown."),
     "tls": gettext_lazy("The certificate is not valid."),
     "forbidden_address": gettext_lazy("The address is not allowed for webhooks."),
+    "chat_refused": gettext_lazy("The chat refused it. Look at the bot’s secret and its key words."),
+    "chat_too_fast": gettext_lazy("The chat takes no more for now; it is tried again."),
+    "not_an_alert": gettext_lazy("This is no alert, and an Alertmanager takes nothing else."),
     "disabled": gettext_lazy("The webhook was disabled."),
     "not_permitted": gettext_lazy("You may no longer see this object."),
 }

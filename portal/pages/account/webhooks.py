@@ -21,8 +21,9 @@ from portal.pages.account.webhook_view import TOPIC_WORDS, WebhookView, view_del
 from portal.pages.request_guards import signed_in
 from portal.partial import render_page
 from portal.wording.errors import describe_error
-from webhooks.models import Webhook
+from webhooks.models import Format, Webhook
 from webhooks.services import (
+    MOST_SECRET,
     change_secret,
     change_webhook,
     create_webhook,
@@ -47,10 +48,26 @@ class WebhookForm(forms.Form):
         help_text=gettext_lazy("Each event is sent there as a signed POST request, until it answers 2xx."),
         widget=forms.URLInput(attrs={"placeholder": "https://example.com/hook", "spellcheck": "false"}),
     )
+    format = forms.ChoiceField(
+        label=gettext_lazy("What it reads"),
+        choices=Format.choices,
+        required=False,
+        help_text=gettext_lazy("An Alertmanager is sent alerts alone."),
+    )
+    chat_secret = forms.CharField(
+        label=gettext_lazy("Secret of the bot"),
+        max_length=MOST_SECRET,
+        required=False,
+        widget=forms.PasswordInput(attrs={"autocomplete": "off"}),
+        help_text=gettext_lazy("Only for DingTalk and Feishu, where they show one. Kept encrypted, never shown."),
+    )
     topics = forms.MultipleChoiceField(
         label=gettext_lazy("Events"), choices=list(TOPIC_WORDS.items()), required=False,
         widget=forms.CheckboxSelectMultiple,
     )  # fmt: skip
+
+    def clean_format(self) -> str:
+        return self.cleaned_data["format"] or Format.CLOUDEVENTS
 
     def __init__(self, *args, topics: tuple[str, ...] = (), **named):
         """Offer current topics too, even unknown ones."""
@@ -89,6 +106,9 @@ def list_webhooks(request: HttpRequest) -> HttpResponse:
         try:
             made, secret = create_webhook(actor=user, **{"team": None, **form.cleaned_data})
             form = NewWebhookForm(user=user)
+            if made.format != Format.CLOUDEVENTS:  # nothing is signed with it
+                secret = ""
+                messages.success(request, _("The webhook “%(name)s” is ready.") % {"name": made.name})
         except (InvalidInput, QuotaExceeded) as error:
             bind(form, error)
     context = {"form": form, "made": made, "secret": secret, "webhooks": view_webhooks(webhooks_of(user))}
@@ -178,7 +198,7 @@ def _show(request: HttpRequest, row: Webhook, form: WebhookForm, secret: str = "
 
 
 def _form_of(row: Webhook, data: object = None) -> WebhookForm:
-    now = {"name": row.name, "url": row.url, "topics": row.topics}
+    now = {"name": row.name, "url": row.url, "topics": row.topics, "format": row.format}
     return WebhookForm(data, initial=now, topics=tuple(row.topics))
 
 

@@ -10,8 +10,10 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from accounts.models import Team, User
+from common.safe_http import read_url
+from monitoring.alerts.foreign import STALE_AFTER
 from monitoring.alerts.messages import matches
-from monitoring.models import Alert, AlertState, Severity, Silence, Subject
+from monitoring.models import Alert, AlertState, ForeignAlert, Severity, Silence, Subject
 from monitoring.models.alerts import OPEN
 from portal.wording.alerts import (
     HINTS,
@@ -152,6 +154,44 @@ def load_names(viewer: User, alerts: Sequence[Alert]) -> Names:
     return Names(
         viewer, of | {f"team:{pk}": name for pk, name in Team.objects.filter(pk__in=teams).values_list("pk", "name")}
     )
+
+
+@dataclass(frozen=True)
+class ForeignView:
+    """An alert of another system. Its texts are others': shown as text, and linked to web addresses only."""
+
+    row: ForeignAlert
+
+    @property
+    def chip(self) -> tuple[str, str, str]:
+        """Return (tone, icon, words)."""
+        if timezone.now() - self.row.received_at > STALE_AFTER:
+            return "stale", "clock", _("Not repeated")
+        severity = self.row.severity
+        known = Severity(severity) if severity in Severity.values else Severity.INFO
+        return *SEVERITY_CHIPS[known], str(known.label) if severity in Severity.values else severity or _("Firing")
+
+    @property
+    def text(self) -> str:
+        said = self.row.annotations
+        return str(said.get("summary") or said.get("description") or "")
+
+    @property
+    def labels(self) -> str:
+        own = {name: value for name, value in self.row.labels.items() if name not in ("alertname", "severity")}
+        return ", ".join(f"{name}={value}" for name, value in sorted(own.items())[:MOST_NAMES])
+
+    @property
+    def url(self) -> str:
+        return self.row.url if read_url(self.row.url) else ""
+
+    @property
+    def source(self) -> str:
+        return self.row.source if read_url(self.row.source) else ""
+
+
+def view_foreign_alerts(rows: Iterable[ForeignAlert]) -> list[ForeignView]:
+    return [ForeignView(row) for row in rows]
 
 
 def _order(view: AlertView) -> tuple[int, int, float]:

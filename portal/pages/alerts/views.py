@@ -15,6 +15,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from accounts.models import User
 from common.errors import InvalidInput, PlatformError
+from monitoring.alerts.foreign import foreign_alerts_of
 from monitoring.alerts.services import (
     acknowledge_alert,
     alerts_visible_to,
@@ -28,7 +29,7 @@ from monitoring.alerts.services import (
 )
 from monitoring.models import AlertState
 from monitoring.models.alerts import OPEN
-from portal.pages.alerts.view_model import AlertView, view_alerts
+from portal.pages.alerts.view_model import AlertView, view_alerts, view_foreign_alerts
 from portal.pages.request_guards import signed_in
 from portal.partial import render_page
 from portal.wording.errors import describe_error, describe_field_error
@@ -55,6 +56,7 @@ def list_alerts(request: HttpRequest) -> HttpResponse:
         "pending": [view for view in opened if not view.is_loud],
         "ended": view_alerts(rows.filter(state=AlertState.RESOLVED).order_by("-ended_at")[:MOST_ENDED], user),
         "silences": silences_visible_to(user),
+        "foreign": view_foreign_alerts(foreign_alerts_of(user).filter(ended_at=None)[:MOST_OPEN]),
         "is_late": is_engine_late(),
         "judged_at": judged_at(),
         "quiet_since": rows.aggregate(last=Max("ended_at"))["last"],
