@@ -25,7 +25,7 @@ def _describe_cpu(use: NodeUse) -> str:
     if use.cpu_milli is None or use.cores is None:
         busy = _("not known")
     else:
-        busy = _("%(busy)s of %(all)s cores busy") % {"busy": show_cpu(use.cpu_milli), "all": use.cores}
+        busy = _("%(busy)s of %(all)s cores busy") % {"busy": show_cpu(round(use.cpu_milli, -1)), "all": use.cores}
     return busy if use.load is None else _("%(busy)s, load %(load)s") % {"busy": busy, "load": f"{use.load:.1f}"}
 
 
