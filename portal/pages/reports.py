@@ -22,7 +22,7 @@ from portal.pages.request_guards import signed_in
 from portal.partial import render_page
 from portal.wording.efficiency import show_hours
 from portal.wording.errors import describe_refusal
-from portal.wording.usage_report import DEFINITIONS, GROUP_WORDS, PARTS, write_usage_csv
+from portal.wording.monitoring.usage_report import DEFINITIONS, GROUP_WORDS, PARTS, write_usage_csv
 
 USUAL = "30"
 UNKNOWN = "?"

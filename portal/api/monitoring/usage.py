@@ -13,7 +13,7 @@ from rest_framework.response import Response
 from monitoring.usage.report import GROUPS, Period, Sums
 from portal.access.usage_reports import UsageReport, load_usage_report
 from portal.api.view import ApiView, read_query
-from portal.wording.usage_report import list_hours, write_usage_csv
+from portal.wording.monitoring.usage_report import list_hours, write_usage_csv
 
 USUAL = timedelta(days=30)
 

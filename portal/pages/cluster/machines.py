@@ -17,7 +17,7 @@ from common.resources import parse_gpu, rank_of, show_gpu, show_memory, slice_of
 from jobs.states import TaskState
 from portal.access.redacted_rows import CardView, NodeView, SliceView
 from portal.templatetags.bars import Segment
-from portal.wording.machine_use import describe_machine_use
+from portal.wording.monitoring.machine_use import describe_machine_use
 from portal.wording.usage import describe_card_heat, describe_card_use, describe_share_activity
 
 STALE_AFTER = timedelta(seconds=120)
