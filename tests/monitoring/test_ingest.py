@@ -170,3 +170,12 @@ def test_each_tick_is_kept_as_what_it_says_of_the_time_since_the_one_before(worl
 def test_no_sample_speaks_for_more_than_two_minutes(world):
     send(world, tick(world, 1, 100, card={"busy_ms": 0}), tick(world, 2, 4000, card={"busy_ms": 3_900_000}))
     assert Sample.objects.filter(kind=Kind.CARD, span_ms=120_000, values__0=10_000).exists()
+
+
+def test_counters_that_were_not_read_since_say_nothing_new(world):
+    """The same reading, told again 2 s later, with a millisecond of rounding."""
+    used = {"cpu_ms": 5000, "memory_mib": 512}
+    send(world, tick(world, 1, 100, age_ms=4000, task={"cpu_ms": 0}), tick(world, 2, 110, age_ms=2000, task=used))
+    send(world, tick(world, 3, 112, counted_s=1.999, task=used))
+    assert TaskNow.objects.get().cpu_milli == 500
+    assert Sample.objects.filter(kind=Kind.TASK).count() == 2

@@ -35,6 +35,8 @@ TASK_RATES = {
     "net_tx_kib_s": "net_tx_kib",
 }
 """How fast a task's totals grow in a second."""
+LEAST_SPAN_MS = 500
+"""When counters were read is told in rounded milliseconds: the same reading may come out a little later."""
 TASK_UNUSED = [field.name for field in Task._meta.fields if field.name not in ("id", "uuid", "cards")]
 
 
@@ -149,7 +151,7 @@ def _next_task(
     if before is None:
         return row
     span_ms = row.up_ms - before.up_ms
-    if span_ms <= 0:  # its counters were not read since
+    if span_ms < LEAST_SPAN_MS:  # its counters were not read since
         row.up_ms = before.up_ms
         for rate in TASK_RATES:
             setattr(row, rate, getattr(before, rate))
