@@ -197,6 +197,7 @@ class LiveCharts extends HTMLElement {
   tellGaps() {
     const told = this.holes.slice(-3).map(([from, to]) => {
       const why = this.curves.gaps.find((gap) => gap.from < to && gap.to > from)?.why;
+      if (clockOf(from) === clockOf(to)) return fill(why ? "{from}: {why}" : this.dataset.wordsShort, { from: clockOf(from), why });
       return fill(why ? "{from}–{to}: {why}" : this.dataset.wordsGap, { from: clockOf(from), to: clockOf(to), why });
     });
     this.piece("gaps").replaceChildren(...told.map((words) => Object.assign(document.createElement("li"), { textContent: words })));
