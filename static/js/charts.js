@@ -7,7 +7,8 @@ import { addTick, buildLines, findHoles, newestOf, readAnswers, roundUp, scaleOf
 import { fillTable, saveCsv } from "./chart-table.js";
 import { Plot, clockOf, show, tell } from "./chart-plot.js";
 
-const SLOTS = 600, LEAST_STEP_S = 10, STALE_S = 30, AGAIN_MS = 10_000, UNWATCHED_MS = 30_000;
+const SLOTS = 600, LEAST_STEP_S = 10, STALE_S = 30, GROWTH_S = 20, AGAIN_MS = 10_000, UNWATCHED_MS = 30_000;
+// GROWTH_S: how busy something is takes two samples to be known
 let ahead = 0; // of this clock before the platform's
 const now = () => (Date.now() - ahead) / 1000;
 const iso = (seconds) => new Date(1000 * seconds).toISOString();
@@ -164,7 +165,7 @@ class LiveCharts extends HTMLElement {
     const most = Math.max(...values, limit ?? 0), scale = scaleOf(metrics[0], most);
     const top = Number(figure.dataset.top) || roundUp((limit === most ? 1.25 : 1.02) * most, scale);
     plot.draw({ lines, bands, times: timesOf(curves), holes, marks: this.marks(), limit, limitWords: figure.dataset.limitWords, top, span: [from, Math.max(to, from + 60)], scale }, isLast);
-    const told = summarize(curves, { lines, bands }, Math.max(begin, from) && begin ? Math.max(begin, from) : 0, to);
+    const told = summarize(curves, { lines, bands }, begin && Math.max(begin + GROWTH_S, from), to);
     figure.querySelector(".chart-says").textContent = told ? this.say(figure, told, lines[0]) : "";
     box.setAttribute("aria-label", `${figure.querySelector("h3").textContent}. ${figure.querySelector(".chart-says").textContent}`);
   }
