@@ -18,6 +18,8 @@ from tests.web_process import WebProcess
 
 pytestmark = pytest.mark.slow
 TOKEN = "scrape-me"
+LINTED = 3
+"""promtool read it, and does not like all names."""
 NO_PROMETHEUS = "NO PROMETHEUS: its test was skipped. Install Debian's package prometheus."
 # Of NVIDIA's own dashboard for its exporter, but for the panel of tensor cores.
 OF_NVIDIA = (
@@ -35,7 +37,7 @@ scrape_configs:
     http_sd_configs:
       - url: "{portal}/metrics/targets"
         refresh_interval: 1s
-        authorization: {{credentials: "{token}"}}
+        authorization: {{type: Bearer, credentials: "{token}"}}
     authorization: {{credentials: "{token}"}}
   - job_name: cards
     static_configs: [{{targets: ["127.0.0.1:{agent}"]}}]
@@ -65,7 +67,8 @@ class Prometheus:
         file.write_text(config)
         command = [program, f"--config.file={file}", f"--storage.tsdb.path={folder / 'data'}"]
         command += [f"--web.listen-address=127.0.0.1:{self.port}"]
-        with open(folder / "prometheus.log", "wb") as log:
+        self.log = folder / "prometheus.log"
+        with open(self.log, "wb") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
 
     def ask(self, path: str, **query: str) -> dict:
@@ -86,7 +89,9 @@ class Prometheus:
                 if {one["metric"]["job"] for one in self.query("up == 1")} == jobs:
                     return
             time.sleep(0.2)
-        pytest.fail(str([(one["labels"], one["lastError"]) for one in self.ask("targets")["data"]["activeTargets"]]))
+        targets = [(one["labels"], one["lastError"]) for one in self.ask("targets")["data"]["activeTargets"]]
+        wrong = [line for line in self.log.read_text().splitlines() if "level=info" not in line][-3:]
+        pytest.fail(f"{targets} {wrong}")
 
 
 def fetch(url: str, token: str = "") -> bytes:
@@ -121,7 +126,8 @@ def test_every_expression_is_answered(program, machine, script, tmp_path):
         assert len(rules) > 15
         for text in (fetch(f"{web.url}/metrics", TOKEN), fetch(f"http://127.0.0.1:{agent}/metrics")):
             told = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, check=False)
-            assert b"error" not in told.stderr.lower(), told.stderr
+            wrong = [line for line in told.stderr.decode().splitlines() if not line.startswith("DCGM_")]
+            assert told.returncode in (0, LINTED) and wrong == []  # DCGM's names are not ours to choose
     finally:
         prometheus.process.terminate()
         prometheus.process.wait(20)
