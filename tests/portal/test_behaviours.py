@@ -72,7 +72,7 @@ def is_live(page) -> None:
 
 
 PHONE = {"width": 390, "height": 844}
-PAGES = ["/", "/jobs/", "/jobs/new", "/queue/", "/cluster/", "/cluster/gpus/", "/quota/", "/settings/tokens/"]
+PAGES = ["/", "/jobs/", "/jobs/new", "/queue/", "/cluster/", "/cluster/gpus/", "/reports/", "/settings/tokens/"]
 
 
 @pytest.mark.parametrize("path", PAGES)

@@ -130,7 +130,7 @@ def test_every_button_can_be_read_in_each_look(chromium, portal, cast):
         "/", "/jobs/", f"/j/{cast.job.public_id}/", f"/j/{cast.waiting.public_id}/", "/jobs/new",
         "/notebooks/", "/notebooks/new", f"/n/{cast.running.public_id}/", f"/n/{cast.stopped.public_id}/",
         f"/n/{cast.stopped.public_id}/open", "/queue/", "/cluster/", "/cluster/gpus/", "/cluster/images/",
-        "/nodes/n1/", "/quota/", "/files/", "/notices/", "/settings/notifications/", "/settings/password/",
+        "/nodes/n1/", "/quota/", "/reports/", "/files/", "/notices/", "/settings/notifications/", "/settings/password/",
         "/settings/tokens/", "/settings/ssh-keys/", "/settings/webhooks/", f"/settings/webhooks/{cast.webhook.pk}/",
     ]  # fmt: skip
     session = elsewhere(make.session, cast.ada)
