@@ -22,8 +22,8 @@ from jobs.time_limit_warning import warn_of_ends
 from monitoring.alerts.services import alerts_visible_to
 from monitoring.models import Alert
 from portal.access.event_visibility import load_event_visibility
-from portal.wording.end_verdicts import load_end_verdicts
 from portal.wording.events import describe_event
+from portal.wording.monitoring.end_verdicts import load_end_verdicts
 from portal.wording.notices import event_url, view_notice
 from webhooks.delivery_queue import drop_old_deliveries
 from webhooks.formats import Words

@@ -24,8 +24,8 @@ from monitoring.alerts.services import LOUD, change_rule, delete_rule, save_rule
 from monitoring.models import AlertRound, AlertRule, Audience
 from portal.console.machines import KeptAdmin
 from portal.console.quotas import ServiceForm
-from portal.wording.alerts import describe_condition
 from portal.wording.errors import describe_field_error
+from portal.wording.monitoring.alerts import describe_condition
 
 DAYS = (1, 7, 30)
 USUAL_DAYS = 7

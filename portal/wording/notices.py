@@ -14,7 +14,7 @@ from django.utils.translation import gettext_lazy
 from common.error_messages import fill_gaps
 from events.models import Event, Notice
 from jobs.reason_messages import describe_end, end_hint
-from portal.wording.alerts import HINTS, describe_subjects, name_rule
+from portal.wording.monitoring.alerts import HINTS, describe_subjects, name_rule
 from portal.wording.monitoring.idle import describe_idle_notice
 
 # Labels in the settings.

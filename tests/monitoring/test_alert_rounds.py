@@ -1,15 +1,17 @@
 """Rounds of the alert engine in the database: states, events, notices, deliveries and actions."""
 
+import time
 from datetime import timedelta
 
 import pytest
 from django.utils import timezone
 
+from cluster.models import Gpu, Node
 from common.errors import Conflict
 from events.models import Event, Notice
 from monitoring.alerts.actions import undo_action
 from monitoring.alerts.round import judge_alerts
-from monitoring.models import Alert, AlertRound, AlertRule, CardNow, Silence
+from monitoring.models import Alert, AlertRound, AlertRule, CardNow, NodeCheck, Silence
 from tests import make
 from webhooks.models import Delivery
 
@@ -127,3 +129,40 @@ def test_every_metric_is_read(world):
     assert Alert.objects.filter(rule__metric="waiting_jobs", rule__subject="pool").exists()
     counts = AlertRound.objects.get().counts
     assert len(counts) == 9 and counts[str(AlertRule.objects.get(metric="memory_percent").pk)] == [1, 1]
+
+
+def test_a_rule_looks_at_a_health_check_by_its_name(world):
+    AlertRule.objects.filter(code__in=["external_process", "node_disk"]).update(enabled=True, for_s=0)
+    check = {"node": world.node, "seen_at": timezone.now()}
+    NodeCheck.objects.create(**check, card=world.card.uuid, name="gpu_external_process", state="warn")
+    disk = NodeCheck.objects.create(**check, name="disk_full", state="unknown")
+    judge_alerts({})
+    assert set(Alert.objects.values_list("rule__code", "label", "value")) == {("external_process", "n1:0", 1)}
+    NodeCheck.objects.filter(pk=disk.pk).update(state="fail")
+    judge_alerts({})
+    assert Alert.objects.filter(rule__code="node_disk", label="n1", state="FIRING").exists()
+    NodeCheck.objects.update(seen_at=timezone.now() - timedelta(minutes=6))
+    judge_alerts({})
+    assert set(Alert.objects.values_list("state", flat=True)) == {"NO_DATA"}
+
+
+@pytest.mark.slow
+def test_ten_thousand_cards_are_judged_in_a_round(world):
+    """Reading, judging and writing, with a tenth of a percent that begins to hold."""
+    nodes = Node.objects.bulk_create(
+        Node(name=f"many{number}", pool=world.dev, cpu_milli=1000, memory_mib=1024) for number in range(1250)
+    )
+    cards = Gpu.objects.bulk_create(
+        Gpu(uuid=f"GPU-{node.pk}-{index}", node=node, pool=world.dev, index=index, model="V100", memory_mib=32_768)
+        for node in nodes
+        for index in range(8)
+    )
+    now = {"at": timezone.now(), "term": 1, "up_ms": 1, "source": "measured"}
+    CardNow.objects.bulk_create(
+        CardNow(gpu=card, temperature_c=90 if place % 1000 == 0 else 60, **now) for place, card in enumerate(cards)
+    )
+    began = time.perf_counter()
+    judge_alerts({})
+    took = time.perf_counter() - began
+    print(f"10,000 cards judged in the database: {took:.2f} s")
+    assert Alert.objects.filter(state="FIRING").count() == 10 and took < 10

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from shutil import disk_usage
 from statistics import median
 from uuid import UUID
@@ -20,8 +21,10 @@ from cluster.models import Agent, Gpu, Node, NodeState, Pool
 from common.resources import GpuAsk, parse_gpu
 from jobs.models import Job, Task
 from jobs.states import TaskState
+from monitoring.alerts.catalogue import CHECK
 from monitoring.alerts.evaluation import Reading
-from monitoring.models import Subject
+from monitoring.checks import HEARD_FOR
+from monitoring.models import CheckState, NodeCheck, Subject
 from monitoring.samples.newest import CardUse, TaskUse, load_card_uses, load_task_uses
 from monitoring.series.tally import judge_share
 from quotas.models import Holding, Quota
@@ -33,6 +36,7 @@ LEAST_TASKS = 3
 """With fewer there is no usual task to be slower than."""
 PULLS_OF = timedelta(minutes=10)
 WHOLE = 1000
+CHECK_VALUES: dict[str, float] = {CheckState.OK: 0.0, CheckState.WARN: 1.0, CheckState.FAIL: 2.0}
 
 
 def load_readings(wanted: Collection[tuple[str, str]], platform: dict[str, float | None]) -> dict:
@@ -42,6 +46,9 @@ def load_readings(wanted: Collection[tuple[str, str]], platform: dict[str, float
         metrics = {metric for kind, metric in wanted if kind == subject}
         if metrics and (loaded := _try(load)) is not None:
             found |= {(subject, metric): rows for metric, rows in loaded.items() if metric in metrics}
+        checks = {metric.removeprefix(CHECK) for metric in metrics if metric.startswith(CHECK)}
+        if checks and (told := _try(partial(_load_checks, checks, of_cards=subject == Subject.CARD))) is not None:
+            found |= {(subject, f"{CHECK}{name}"): told.get(name, {}) for name in checks}
     if any(kind == Subject.PLATFORM for kind, _ in wanted):
         values = {**(_try(_load_platform) or {}), **platform}
         found |= {(Subject.PLATFORM, name): {0: Reading("", value)} for name, value in values.items()}
@@ -122,6 +129,24 @@ def _group_nodes() -> dict[int, tuple[frozenset[int], frozenset[int]]]:
     return defaultdict(
         lambda: (frozenset(), frozenset()), {node: (frozenset(users[node]), frozenset(teams[node])) for node in users}
     )
+
+
+def _load_checks(names: Collection[str], *, of_cards: bool) -> dict[str, Found]:
+    """Return what health checks say: 0 while they pass, 1 for a warning, 2 where they fail."""
+    rows = NodeCheck.objects.filter(name__in=names, node__removed_at=None).select_related("node")
+    told = rows.exclude(card="") if of_cards else rows.filter(card="")
+    cards = {gpu.uuid: gpu for gpu in Gpu.objects.present().select_related("node")} if of_cards else {}
+    touched = _group(load_held(), lambda held: held.gpu) if of_cards else _group_nodes()
+    heard = timezone.now() - HEARD_FOR
+    found: dict[str, Found] = defaultdict(dict)
+    for row in told:
+        gpu = cards.get(row.card)
+        if of_cards and gpu is None:
+            continue
+        value = CHECK_VALUES.get(row.state) if row.seen_at > heard else None
+        pk, label, pool = (gpu.pk, str(gpu), gpu.pool_id) if gpu else (row.node_id, row.node.name, row.node.pool_id)
+        found[row.name][pk] = Reading(label, value, *touched[pk], pool, row.node_id)
+    return found
 
 
 def _load_tasks() -> dict[str, Found]:

@@ -17,7 +17,7 @@ from portal.api.http.bodies import JSON, read_json
 from portal.api.http.fields import PoolField, full_url
 from portal.api.http.lists import PageQuery, list_of, page
 from portal.api.view import ApiView, read_query
-from portal.wording.alerts import describe_condition
+from portal.wording.monitoring.alerts import describe_condition
 
 READ, WRITE = ("alerts:read",), ("alerts:write",)
 MOST_S, MOST_GPUS, MOST_DAYS = 2**31 - 1, 32_767, 10_000

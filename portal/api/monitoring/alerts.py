@@ -25,7 +25,7 @@ from portal.api.http.bodies import JSON, read_json
 from portal.api.http.fields import full_url
 from portal.api.http.lists import PageQuery, StatesField, list_of, page
 from portal.api.view import MAX_ID, ApiView, read_query
-from portal.wording.alerts import describe_condition
+from portal.wording.monitoring.alerts import describe_condition
 
 READ, WRITE = ("alerts:read",), ("alerts:write",)
 MOST_LABEL, MOST_REASON = 120, 200

@@ -14,7 +14,7 @@ from common.errors import NotFound
 from events.notices import KINDS, Channels, choose_channels, count_unread, load_choices, mark_read, notices_of
 from portal.pages.request_guards import signed_in
 from portal.partial import render_page
-from portal.wording.end_verdicts import load_end_verdicts
+from portal.wording.monitoring.end_verdicts import load_end_verdicts
 from portal.wording.notices import KIND_LABELS, view_notice
 
 PAGE = 50

@@ -15,7 +15,7 @@ from monitoring.alerts.foreign import STALE_AFTER
 from monitoring.alerts.messages import matches
 from monitoring.models import Alert, AlertState, ForeignAlert, Severity, Silence, Subject
 from monitoring.models.alerts import OPEN
-from portal.wording.alerts import (
+from portal.wording.monitoring.alerts import (
     HINTS,
     describe_condition,
     describe_end_of_alert,

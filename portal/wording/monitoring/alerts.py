@@ -7,7 +7,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from common.resources import show_duration
-from monitoring.alerts.catalogue import find_metric
+from monitoring.alerts.catalogue import CHECK, find_metric
 from monitoring.models import Alert, AlertRule, Comparison, Subject
 
 MOST_NAMED = 3
@@ -18,6 +18,8 @@ HINTS: dict[str, str | Promise] = {
         "Work there is taken to go on until proof of its end. Look whether the machine runs and reaches the platform."
     ),
     "gpu_hot": gettext_lazy("Look at the fans and the air of the machine. The card slows itself down."),
+    "external_process": gettext_lazy("A program that the platform did not start holds the card. End it there."),
+    "node_disk": gettext_lazy("Delete what nobody needs on the machine: images, old logs, work directories."),
     "low_activity": gettext_lazy("Fewer cards or a slice may do. The job's page shows how busy each card is."),
     "straggler": gettext_lazy("The other tasks wait for the slowest one. The job's page shows which it is."),
     "starved_team": gettext_lazy("Others hold what is guaranteed to the team. The queue says what it waits for."),
@@ -40,6 +42,11 @@ ENDS: dict[str, str | Promise] = {
     "rule_off": gettext_lazy("The rule was switched off."),
 }
 YES_OR_NO = {"faulty", "not_ready", "impossible"}
+CHECK_WORDS: dict[float, str | Promise] = {
+    0: gettext_lazy("passes"),
+    1: gettext_lazy("warns"),
+    2: gettext_lazy("fails"),
+}
 
 
 def name_rule(code: str, name: str) -> str:
@@ -64,6 +71,10 @@ def describe_condition(rule: AlertRule) -> str:
     words = str(metric.words) if metric else rule.metric
     if rule.metric in YES_OR_NO:
         said = words
+    elif rule.metric.startswith(CHECK):
+        said = _("health check %(name)s warns or fails") % {"name": rule.metric.removeprefix(CHECK)}
+        if rule.threshold > 1:
+            said = _("health check %(name)s fails") % {"name": rule.metric.removeprefix(CHECK)}
     else:
         threshold = describe_value(rule, rule.threshold)
         said = str(COMPARISONS[rule.comparison]) % {"metric": words, "threshold": threshold}
@@ -82,6 +93,8 @@ def describe_value(rule: AlertRule, value: float | None) -> str:
         return "?"
     if rule.metric in YES_OR_NO:
         return _("yes") if value else _("no")
+    if rule.metric.startswith(CHECK):
+        return str(CHECK_WORDS.get(value, value))
     metric = find_metric(rule.subject, rule.metric)
     unit = metric.unit if metric else ""
     if unit == "s":
