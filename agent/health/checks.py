@@ -105,9 +105,13 @@ def _check_xids(xids: Counter[int] | None) -> Check:
     if xids is None:
         return Check("gpu_xid", UNKNOWN, "No errors are heard of this card.")
     faults = [xid for xid in xids if not is_harmless(xid)]
-    told = ", ".join(f"XID {xid} ({xids[xid]} times: {find_action(xid)})" for xid in sorted(faults) or sorted(xids))
+    told = ", ".join(_describe_xid(xid, xids[xid]) for xid in sorted(faults) or sorted(xids))
     state = FAIL if faults else WARN if xids else OK
     return Check("gpu_xid", state, f"The driver told {told}." if told else "", count=xids.total())
+
+
+def _describe_xid(xid: int, count: int) -> str:
+    return f"XID {xid}{f', {count} times' if count > 1 else ''} ({find_action(xid)})"
 
 
 def _check_ecc(count: int | None) -> Check:
