@@ -295,7 +295,7 @@ def test_the_secret_of_a_token_is_shown_once(ada):
 def test_a_new_token_may_do_a_days_work_unless_told_otherwise(ada):
     boxes = re.findall(r'<input[^>]*name="scopes"[^>]*>', browser(ada).get("/settings/tokens/").content.decode())
     ticked = {re.search(r'value="([^"]+)"', box)[1]: " checked" in box for box in boxes}
-    unusual = {"cluster:write", "webhooks:write", "metrics:scrape", "metrics:tasks"}
+    unusual = {"cluster:write", "webhooks:write", "metrics:scrape", "metrics:tasks", "alerts:write"}
     assert ticked == {scope: scope not in unusual for scope in SCOPES}
 
 
