@@ -1,9 +1,11 @@
 """Lines of charts: what a job, cards, a pool or a team did over a time, in the units that people read."""
 
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from math import ceil
+from uuid import UUID
 
 import numpy as np
 from django.utils import timezone
@@ -14,6 +16,7 @@ from monitoring.series.frames import Frame, load_frame
 from monitoring.series.grid import Array
 from monitoring.series.keys import AMOUNTS, COLUMNS, Key, Kind
 from monitoring.series.tiers import FINE
+from quotas.models import Holding
 
 MOST_SLOTS, MOST_VALUES = 2000, 200_000
 """Of one line, and of a chart."""
@@ -66,13 +69,15 @@ NAMES = frozenset(metric.name for metrics in METRICS.values() for metric in metr
 
 @dataclass(frozen=True)
 class Subject:
-    """What lines are drawn of. key: for people, unlike `of`. scales, limits: by metric; scales beside its own."""
+    """What lines are drawn of. key: for people, unlike `of`. limits: by metric. percents: of a share, its part of the
+    card's compute since when, oldest first: how busy it is counts of that.
+    """
 
     of: Key
     key: str
     name: str
-    scales: dict[str, float] = field(default_factory=dict)
     limits: dict[str, float] = field(default_factory=dict)
+    percents: tuple[tuple[datetime, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -121,7 +126,8 @@ def chart_job(job: Job, ask: Ask) -> Chart:
     """Return a line of each task and card of a job, the newest attempt first, with gaps."""
     tasks = _list_tasks(job, ask)
     gpus = {gpu.uuid: gpu for gpu in Gpu.objects.filter(uuid__in={card["uuid"] for t in tasks for card in t.cards})}
-    subjects = [subject for task in tasks for subject in _list_subjects(task, gpus)]
+    percents = _load_percents(tasks)
+    subjects = [subject for task in tasks for subject in _list_subjects(task, gpus, percents)]
     frame, lines = _draw(subjects, ask)
     return Chart(frame.start, ask.end, frame.step_s, lines, _list_gaps(tasks, frame))
 
@@ -161,8 +167,19 @@ def _list_tasks(job: Job, ask: Ask) -> list[Task]:
     return sorted(found, key=lambda task: (-task.attempt, task.role, task.rank))
 
 
-def _list_subjects(task: Task, gpus: dict[str, Gpu]) -> list[Subject]:
-    """Return a task and its cards. How busy a share is counts of the share, not of the whole card."""
+def _load_percents(tasks: list[Task]) -> dict[tuple[UUID, int], list[tuple[datetime, int]]]:
+    """Return what part of each card's compute a task held since when, oldest first: a resize begins another holding."""
+    rows = Holding.objects.filter(task__in=[task.uuid for task in tasks], gpu__isnull=False).order_by("held_from")
+    found: dict[tuple[UUID, int], list[tuple[datetime, int]]] = defaultdict(list)
+    for task, gpu, since, percent in rows.values_list("task", "gpu", "held_from", "gpu_compute_percent"):
+        found[task, gpu].append((since, percent or 100))
+    return found
+
+
+def _list_subjects(
+    task: Task, gpus: dict[str, Gpu], percents: dict[tuple[UUID, int], list[tuple[datetime, int]]]
+) -> list[Subject]:
+    """Return a task and its cards."""
     name = task.name if task.attempt == task.job.attempt else f"{task.name} ({task.attempt})"
     limits = {"cpu_cores": task.cpu_milli / 1000, "memory_mib": float(task.memory_mib)}
     found = [Subject(Key(Kind.TASK, task.pk), f"task:{task.uuid.hex}", name, limits=limits)]
@@ -173,8 +190,8 @@ def _list_subjects(task: Task, gpus: dict[str, Gpu]) -> list[Subject]:
                     Key(Kind.SHARE, task.pk, gpu.pk),
                     f"share:{task.uuid.hex}:{gpu.uuid}",
                     f"{name} · GPU {card['index']}",
-                    {"gpu_busy_percent": 100 / (card["compute_percent"] or 100)},
                     {"gpu_memory_mib": float(card["memory_mib"]), "gpu_busy_percent": 100.0},
+                    tuple(percents[task.uuid, gpu.pk]),
                 )
             )
     return found
@@ -206,11 +223,21 @@ def _draw(subjects: list[Subject], ask: Ask) -> tuple[Frame, list[Line]]:
 
 def _draw_line(subject: Subject, metric: Metric, frame: Frame) -> Line:
     row = frame.values[subject.of][COLUMNS[subject.of.kind].index(metric.column)]
-    values = row * metric.scale * subject.scales.get(metric.name, 1.0)
+    values = row * metric.scale
     if metric.unit == "%":
-        values = np.minimum(values, 100.0)
+        values = np.minimum(values / _spread_percents(subject.percents, frame) * 100, 100.0)
     limit = subject.limits.get(metric.name)
     return Line(subject.key, subject.name, metric.name, metric.unit, frame.sources[subject.of], limit, values)
+
+
+def _spread_percents(percents: tuple[tuple[datetime, int], ...], frame: Frame) -> Array:
+    """Return the percents that held in the middle of each slot."""
+    if not percents:
+        return np.full(frame.slots, 100.0)
+    since = [(at - frame.start).total_seconds() for at, _ in percents]
+    middles = frame.step_s * (np.arange(frame.slots) + 0.5)
+    places = np.maximum(np.searchsorted(since, middles, side="right") - 1, 0)
+    return np.array([percent for _, percent in percents], dtype=np.float64)[places]
 
 
 def _list_gaps(tasks: list[Task], frame: Frame) -> list[Gap]:

@@ -10,6 +10,7 @@ from monitoring.models import Sample
 from monitoring.series.keys import Kind
 from monitoring.series.store import keep_samples
 from monitoring.series.tiers import floor_time
+from quotas.models import Holding
 from tests import make
 from tests.api_client import Api
 
@@ -131,3 +132,18 @@ def test_a_job_that_never_ran_has_no_lines(world):
 def test_curves_of_others_are_not_there(world):
     for path in (f"jobs/{world.job.public_id}/metrics", f"teams/{world.job.team.name}/metrics"):
         assert Api(make.token(world.eve)).get(path).status_code == 404
+
+
+def test_before_a_resize_a_share_counts_of_what_it_was(world):
+    """Half a card for the first five minutes, then a quarter."""
+    quarter = Holding.objects.get(task=world.task.uuid, gpu=world.card)
+    Holding.objects.create(
+        **{name: getattr(quarter, name) for name in ("task", "team", "user", "pool", "node", "gpu")},
+        gpu_compute_percent=50,
+        held_from=world.since,
+        released_at=world.since + timedelta(minutes=5),
+    )
+    Holding.objects.filter(pk=quarter.pk).update(held_from=world.since + timedelta(minutes=5))
+    asked = {"step": 10, "metrics": "gpu_busy_percent"}
+    (busy,) = world.api.get(f"jobs/{world.job.public_id}/metrics", asked).json()["series"]
+    assert busy["values"][:60] == [40.0] * 30 + [None] * 6 + [80.0] * 24
