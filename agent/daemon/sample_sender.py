@@ -53,7 +53,7 @@ class SampleSender(PeriodicThread):
             self._waiting.append(self._take())
         while self._waiting and now - self._waiting[0][0] > KEPT_S:
             self._waiting.popleft()
-        pause_s = self._send() if self._identity().node else self._every_s
+        pause_s = self._send() if self._identity().node else LEAST_S
         return min(max(pause_s, LEAST_S), max(self._next_at - self._clock(), LEAST_S))
 
     def _take(self) -> tuple[float, dict[str, Any]]:
@@ -83,6 +83,7 @@ class SampleSender(PeriodicThread):
         self._tell("")
         self._checked = checked
         self._every_s = min(max(float(answer.get("every_s", EVERY_S)), LEAST_S), MOST_S)
+        self._next_at = min(self._next_at, self._clock() + self._every_s)  # at once, where somebody watches now
         for _ in ticks:
             self._waiting.popleft()
         return LEAST_S

@@ -1,1 +1,0 @@
-"""What tasks and the machine use, as totals, from the kernel's files."""
