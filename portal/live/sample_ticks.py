@@ -5,7 +5,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
@@ -13,13 +13,16 @@ from typing import Literal
 from django.utils import timezone
 
 from accounts.models import User
-from cluster.models import Gpu
+from cluster.models import Gpu, Node
 from jobs.models import Job, Task
-from monitoring.models import CardNow, TaskNow
+from monitoring.models import CardNow, NodeNow, TaskNow
 from monitoring.samples.newest import KNOWN_FOR
+from monitoring.series.charts import METRICS
+from monitoring.series.keys import Kind
 
 JOB = re.compile(r"job-([1-9][0-9]{0,17})")
 CARD = re.compile(r"gpu-(.{1,100})")
+MACHINE = re.compile(r"node-(.{1,63})")
 TASK_FIELDS = (
     *("at", "cpu_milli", "memory_mib", "read_kib_s", "write_kib_s", "net_rx_kib_s", "net_tx_kib_s", "shares"),
     *("task__uuid", "task__job_id", "task__cards"),
@@ -29,10 +32,13 @@ Values = dict[str, float | None]
 
 @dataclass(frozen=True)
 class Subject:
-    """What a chart is of. name: as the page calls it: job-412, gpu-UUID. pk: of the job or card."""
+    """What charts are of: a job, a card, or a machine with all its cards.
+
+    name: as the page calls it: job-412, gpu-UUID, node-NAME. pk: of the job, card or node.
+    """
 
     name: str
-    kind: Literal["job", "card"]
+    kind: Literal["job", "card", "node"]
     pk: int
 
 
@@ -49,31 +55,37 @@ class Tick:
 
 
 def find_subjects(user: User, names: Collection[str]) -> dict[str, Subject]:
-    """Return those that the user may see: jobs as their logs, cards always."""
+    """Return those that the user may see: jobs as their logs, cards and machines always."""
     jobs = {int(match[1]): name for name in names if (match := JOB.fullmatch(name))}
     cards = {match[1]: name for name in names if (match := CARD.fullmatch(name))}
     seen = Job.objects.visible_to(user).filter(pk__in=jobs).values_list("pk", flat=True) if jobs else ()
     known = Gpu.objects.present().filter(uuid__in=cards).values_list("pk", "uuid") if cards else ()
+    nodes = {match[1]: name for name in names if (match := MACHINE.fullmatch(name))}
+    there = Node.objects.present().filter(name__in=nodes).values_list("pk", "name") if nodes else ()
     found = [Subject(jobs[pk], "job", pk) for pk in seen]
     found += [Subject(cards[uuid], "card", pk) for pk, uuid in known]
+    found += [Subject(nodes[name], "node", pk) for pk, name in there]
     return {subject.name: subject for subject in found}
 
 
 def list_machines(subjects: Collection[Subject]) -> set[str]:
-    """Return the names of the machines on which watched jobs and cards are."""
-    jobs, cards = ([one.pk for one in subjects if one.kind == kind] for kind in ("job", "card"))
+    """Return the names of the machines that are watched, or on which watched jobs and cards are."""
+    jobs, cards, nodes = ([one.pk for one in subjects if one.kind == kind] for kind in ("job", "card", "node"))
     tasks = Task.objects.holding().filter(job__in=jobs, node__isnull=False).values_list("node__name", flat=True)
-    return {*tasks, *Gpu.objects.filter(pk__in=cards).values_list("node__name", flat=True)}
+    of_cards = Gpu.objects.filter(pk__in=cards).values_list("node__name", flat=True)
+    return {*tasks, *of_cards, *Node.objects.filter(pk__in=nodes).values_list("name", flat=True)}
 
 
 def load_ticks(subjects: Collection[Subject]) -> list[Tick]:
-    """Return the newest samples of all subjects, in one query for the jobs and one for the cards."""
+    """Return the newest samples of all subjects, in one query for the jobs, one for the cards, two for the machines."""
+    nodes = {subject.pk: subject for subject in subjects if subject.kind == "node"}
     jobs = {subject.pk: subject for subject in subjects if subject.kind == "job"}
     cards = {subject.pk: subject for subject in subjects if subject.kind == "card"}
     ticks = [_read_card(cards[row.gpu_id], row) for row in _load_cards(cards)] if cards else []
     seconds: dict[tuple[int, datetime], list[TaskNow]] = defaultdict(list)
     for row in _load_tasks(jobs) if jobs else ():
         seconds[row.task.job_id, row.at.replace(microsecond=0)].append(row)
+    ticks += _load_machines(nodes) if nodes else []
     return ticks + [_read_tasks(jobs[job_id], rows) for (job_id, _), rows in seconds.items()]
 
 
@@ -115,6 +127,25 @@ def _read_card(subject: Subject, row: CardNow) -> Tick:
         "power_w": row.power_w,
     }
     return Tick(subject, row.at, {f"card:{row.gpu.uuid}": values})
+
+
+def _load_machines(nodes: Mapping[int, Subject]) -> list[Tick]:
+    """Return what was last sampled of each machine and its cards, which one tick of its sampler tells together."""
+    fresh = timezone.now() - KNOWN_FOR
+    ticks = {
+        row.node_id: Tick(nodes[row.node_id], row.at, {f"node:{row.node.name}": _read_machine(row.use)})
+        for row in NodeNow.objects.filter(node__in=nodes, at__gt=fresh).select_related("node")
+        if row.at is not None
+    }
+    for card in CardNow.objects.filter(gpu__node__in=nodes, at__gt=fresh).select_related("gpu"):
+        tick = ticks.setdefault(card.gpu.node_id, Tick(nodes[card.gpu.node_id], card.at))
+        tick.values.update(_read_card(tick.subject, card).values)
+    return list(ticks.values())
+
+
+def _read_machine(use: dict) -> Values:
+    known = {metric: use.get(metric.column) for metric in METRICS[Kind.NODE]}
+    return {metric.name: None if value is None else value * metric.scale for metric, value in known.items()}
 
 
 def _load_tasks(job_ids: Collection[int]) -> list[TaskNow]:

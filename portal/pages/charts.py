@@ -9,8 +9,6 @@ from django.utils import timezone
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy
 
-MOST_WATCHED = 8
-"""By one page on the live socket; the curves of more are read anew now and then."""
 HOUR_S = 3600
 HOURS = {1: gettext_lazy("1 h"), 6: gettext_lazy("6 h"), 24: gettext_lazy("24 h")}
 
@@ -96,23 +94,32 @@ GPU_MEMORY = Chart(
     gettext_lazy("Peak of {count}: {max} of {limit}, mean {mean}."),
     limit=gettext_lazy("slice {limit}"),
 )
+CPU = Chart(
+    ("cpu_cores",),
+    gettext_lazy("CPU cores"),
+    gettext_lazy("Mean {mean} of {limit}, peak {max}."),
+    gettext_lazy("Mean of {count} tasks: {mean} of {limit}, peak {max}."),
+    limit=gettext_lazy("held {limit}"),
+)
+MEMORY = Chart(
+    ("memory_mib",),
+    gettext_lazy("Memory"),
+    gettext_lazy("Peak {max} of {limit}, mean {mean}."),
+    gettext_lazy("Peak of {count} tasks: {max} of {limit}, mean {mean}."),
+    limit=gettext_lazy("held {limit}"),
+)
+NETWORK = Chart(
+    ("net_rx_kib_s", "net_tx_kib_s"),
+    gettext_lazy("Network"),
+    gettext_lazy("Received: mean {mean}, peak {max}."),
+    gettext_lazy("Received by each of {count} tasks: mean {mean}, peak {max}."),
+    names=(gettext_lazy("received"), gettext_lazy("sent")),
+)
 JOB_CHARTS = (
     GPU_ACTIVITY,
     GPU_MEMORY,
-    Chart(
-        ("cpu_cores",),
-        gettext_lazy("CPU cores"),
-        gettext_lazy("Mean {mean} of {limit}, peak {max}."),
-        gettext_lazy("Mean of {count} tasks: {mean} of {limit}, peak {max}."),
-        limit=gettext_lazy("held {limit}"),
-    ),
-    Chart(
-        ("memory_mib",),
-        gettext_lazy("Memory"),
-        gettext_lazy("Peak {max} of {limit}, mean {mean}."),
-        gettext_lazy("Peak of {count} tasks: {max} of {limit}, mean {mean}."),
-        limit=gettext_lazy("held {limit}"),
-    ),
+    CPU,
+    MEMORY,
     Chart(
         ("read_kib_s", "write_kib_s"),
         gettext_lazy("Disk"),
@@ -120,13 +127,7 @@ JOB_CHARTS = (
         gettext_lazy("Read by each of {count} tasks: mean {mean}, peak {max}."),
         names=(gettext_lazy("read"), gettext_lazy("written")),
     ),
-    Chart(
-        ("net_rx_kib_s", "net_tx_kib_s"),
-        gettext_lazy("Network"),
-        gettext_lazy("Received: mean {mean}, peak {max}."),
-        gettext_lazy("Received by each of {count} tasks: mean {mean}, peak {max}."),
-        names=(gettext_lazy("received"), gettext_lazy("sent")),
-    ),
+    NETWORK,
 )
 CARD_CHARTS = (
     GPU_ACTIVITY,
@@ -144,6 +145,12 @@ CARD_CHARTS = (
         gettext_lazy("Mean of {count}: {mean}, peak {max}."),
     ),
 )
+MACHINE_CHARTS = (
+    *CARD_CHARTS,
+    replace(CPU, limit=gettext_lazy("machine {limit}")),
+    replace(MEMORY, limit=gettext_lazy("machine {limit}")),
+    NETWORK,
+)
 POOL_CHARTS = (
     Chart(
         ("held_gpus", "active_gpus"),
@@ -157,10 +164,16 @@ POOL_CHARTS = (
 )
 
 
-def chart_cards(gpus: Sequence[str], url: str) -> ChartSet:
-    """Return the curves of cards, by uuid; of one, or of a machine. url: of their numbers."""
-    watch = " ".join(f"gpu-{uuid}" for uuid in gpus) if len(gpus) <= MOST_WATCHED else ""
-    return ChartSet(urls=[url], charts=CARD_CHARTS, ranges=list_ranges(), watch=watch)
+def chart_card(uuid: str) -> ChartSet:
+    """Return the curves of a card."""
+    url = reverse("api-gpu-metrics", args=[uuid])
+    return ChartSet(urls=[url], charts=CARD_CHARTS, ranges=list_ranges(), watch=f"gpu-{uuid}")
+
+
+def chart_machine(name: str) -> ChartSet:
+    """Return the curves of a machine and its cards."""
+    url = reverse("api-node-metrics", args=[name])
+    return ChartSet(urls=[url], charts=MACHINE_CHARTS, ranges=list_ranges(), watch=f"node-{name}")
 
 
 def chart_pools(names: Sequence[str]) -> ChartSet:

@@ -9,7 +9,7 @@ from asgiref.sync import sync_to_async
 from django.utils import timezone
 
 from accounts.models import Membership
-from monitoring.models import CardNow, TaskNow
+from monitoring.models import CardNow, NodeNow, TaskNow
 from portal.live import consumer, sample_hub
 from portal.live.sample_hub import QUEUE, SampleHub, Watcher
 from portal.live.sample_ticks import Subject, Tick
@@ -83,6 +83,19 @@ async def test_a_card_is_for_everybody(world):  # noqa: F811
         assert await begin_watching(socket, f"gpu-{gpu.uuid}", "gpu-none", "job-99") == [f"gpu-{gpu.uuid}"]
         values = (await next_with(socket, "samples"))["samples"]["values"]
         assert values[f"card:{gpu.uuid}"]["gpu_busy_percent"] == 63.0
+
+
+async def test_a_machine_tells_of_itself_and_all_its_cards(world):  # noqa: F811
+    told = {"at": timezone.now(), "term": 1, "up_ms": 1, "source": "measured"}
+    for percent, gpu in enumerate(world.gpus):
+        await CardNow.objects.acreate(gpu=gpu, busy_percent=percent, **told)
+    await NodeNow.objects.acreate(node=world.node, at=told["at"], up_ms=1, use={"cpu_milli": 1500, "load_centi": 42})
+    async with listening(world.eve) as socket:
+        assert await begin_watching(socket, "node-n1", "node-none") == ["node-n1"]
+        values = (await next_with(socket, "samples"))["samples"]["values"]
+        assert [values[f"card:{gpu.uuid}"]["gpu_busy_percent"] for gpu in world.gpus] == [0, 1]
+        machine = values["node:n1"]
+        assert (machine["cpu_cores"], machine["load"], machine["memory_mib"]) == (1.5, 0.42, None)
 
 
 async def test_an_old_sample_says_nothing_of_now(running, world):  # noqa: F811

@@ -7,7 +7,6 @@ from typing import cast
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
-from django.urls import reverse
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 from django.utils.formats import date_format
@@ -27,7 +26,7 @@ from jobs.states import TaskState
 from portal.access.past_slices import list_past_slices
 from portal.access.redacted_rows import list_node_views
 from portal.image_view import ImageView, view_images
-from portal.pages.charts import chart_cards, chart_pools
+from portal.pages.charts import chart_card, chart_machine, chart_pools
 from portal.pages.cluster.health import load_node_health
 from portal.pages.cluster.machines import SIZES, Card, Machine, Summary, build_machines, show_gpu_size, sum_machines
 from portal.pages.request_guards import signed_in
@@ -142,7 +141,7 @@ def show_node(request: HttpRequest, name: str) -> HttpResponse:
         "link_words": links_explained(machine),
         "images": list_images_on_node(machine.node),
         "health": load_node_health(machine.node),
-        "charts": chart_cards([card.view.uuid for card in machine.cards], reverse("api-node-metrics", args=[name])),
+        "charts": chart_machine(name),
     }
     return render_page(request, "cluster/node.html", context, fragment="cluster/_node_live.html")
 
@@ -159,7 +158,7 @@ def show_gpu(request: HttpRequest, uuid: str) -> HttpResponse:
     context = {
         "machine": machine,
         "card": next(card for card in machine.cards if card.view.uuid == uuid),
-        "charts": chart_cards([uuid], reverse("api-gpu-metrics", args=[uuid])),
+        "charts": chart_card(uuid),
         "slices": list_past_slices(user, gpu, timezone.now() - HELD_SINCE),
     }
     return render_page(request, "cluster/gpu.html", context, fragment="cluster/_gpu.html")

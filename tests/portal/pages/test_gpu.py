@@ -47,10 +47,10 @@ def test_map_and_machine_lead_to_it(cast, look):
         assert f'href="/gpus/{cast.gpus[0].uuid}/"' in look(cast.eve, path).content.decode()
 
 
-def test_a_machine_has_the_curves_of_its_cards(cast, look):
+def test_a_machine_has_curves_of_its_own_and_of_its_cards(cast, look):
     page = look(cast.eve, "/nodes/n1/").content.decode()
-    watch = " ".join(f"gpu-{gpu.uuid}" for gpu in cast.gpus)
-    assert 'data-urls="/api/v1/nodes/n1/metrics"' in page and f'data-watch="{watch}"' in page
+    assert 'data-urls="/api/v1/nodes/n1/metrics"' in page and 'data-watch="node-n1"' in page
+    assert 'data-chart="temperature_c"' in page and 'data-chart="cpu_cores"' in page
 
 
 def test_there_is_no_page_of_an_unknown_card(cast, look):
