@@ -15,11 +15,12 @@ from runtimes import slice_library
 ROOT = Path(__file__).parents[2]
 ASK = """
 import config.asgi, config.celery, notebooks.build_environment
+from django.conf import settings
 from django.core.management import call_command
-from portal.api.about import describe, read_version
+from portal.api.about import describe
 
 call_command("check")
-print(read_version(), describe()["openapi"])
+print(settings.TESSERA_VERSION, describe()["openapi"])
 """
 
 

@@ -101,7 +101,8 @@ def test_the_example_is_a_job_of_a_few_seconds(newcomer):
     page.wait_for_url("**/j/job-*/")
     page.get_by_role("log").get_by_text("step 5 of 5").wait_for(timeout=FEW_SECONDS_MS)
     expect(page.locator(".job-state .chip")).to_have_text(re.compile("Done|Succeeded|Finished"), timeout=FEW_SECONDS_MS)
-    expect(page.get_by_role("definition").first).to_have_text(newcomer.size)
+    asked = page.get_by_role("region", name="Requested resources")
+    expect(asked.get_by_role("definition").first).to_have_text(newcomer.size)
 
 
 def test_a_tile_opens_a_notebook_that_is_open_again_from_the_list_and_stops(newcomer):

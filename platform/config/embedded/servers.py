@@ -28,6 +28,7 @@ OPTIONS = [
     "unix_socket_permissions=0700",
     "shared_buffers=64MB",
     "max_wal_size=256MB",
+    "max_locks_per_transaction=256",  # each partition of samples counts as a table
     "restart_after_crash=off",  # the supervisor does; on a full disk, PostgreSQL's own restarts end in one that hangs
 ]
 INITDB = ["--auth=trust", "-E", "UTF8", "--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
