@@ -31,9 +31,9 @@ def run_until(job: Job, state: str) -> None:
     wait_for(is_there)
 
 
-@pytest.mark.parametrize(("labels", "least", "most"), [({}, 0, 1), ({"simulated-trace": "hot"}, 2, 50)])
+@pytest.mark.parametrize(("labels", "least", "most"), [({}, 0, 5), ({"simulated-trace": "hot"}, 2, 50)])
 def test_a_running_job_is_sampled(sampler, ada, labels, least, most):
-    """Half of a simulated card, in its first second: training still loads data, what the label names is faster."""
+    """Half of a simulated card, in its first seconds: training still loads data, what the label names is faster."""
     job = make.job(ada, run="sleep 60", gpu="1/2", cpu="100m", memory="128MiB", labels=labels)
     run_until(job, JobState.RUNNING)
 

@@ -85,7 +85,7 @@ def save_rule(*, actor: User, rule: IdleRule) -> IdleRule:
     """Create or replace a pool's rule for one kind; what runs begins a full ladder by it. Raises InvalidInput."""
     require(actor, "idle.rule")
     check_rule(rule)
-    before = IdleRule.objects.select_for_update().filter(pool=rule.pool, kind=rule.kind).first()
+    before = IdleRule.objects.select_for_update(of=("self",)).filter(pool=rule.pool, kind=rule.kind).first()
     rule.pk = before.pk if before else None
     rule.changed_at = database_now()
     rule.save()

@@ -124,7 +124,7 @@ class ExemptionAsk(serializers.Serializer):
     leads of its team see it.
     """
 
-    job = serializers.CharField(max_length=40)
+    job = serializers.RegexField(r"^job-[1-9][0-9]{0,17}$")
     hours = serializers.IntegerField()
     reason = serializers.CharField(max_length=1000, allow_blank=True)
 

@@ -47,7 +47,7 @@ def test_the_same_task_has_the_same_trace_in_every_process(trace, task, at):
     assert build_load(trace, task).count_busy_ms(at) == build_load(trace, task).count_busy_ms(at)
 
 
-@settings(max_examples=25)  # each looks at an hour of seconds
+@settings(max_examples=25, deadline=None)  # each looks at an hour of seconds
 @given(tasks)
 def test_each_trace_is_what_it_is_called(task):
     def mean(trace: str, begin: float, end: float) -> float:
