@@ -17,13 +17,13 @@ from events.models import Notice
 from jobs.models import Job, Task
 from jobs.states import JOB_FINAL, TASK_FINAL, JobState, TaskState
 from monitoring.models import CardNow
+from monitoring.samples.growth import ACTIVE_PERCENT
 from monitoring.samples.newest import KNOWN_FOR, load_task_uses
 from quotas.models import Holding
 from scheduler.models import Lease
 from webhooks.models import Delivery
 
 GPU_MILLI = 1000
-IDLE_PERCENT = 5.0
 """A card that is held and less busy than that is idle."""
 MIB = 1 << 20
 
@@ -142,7 +142,7 @@ def _cards() -> Iterator[Metric]:
         _add(cards, [pool], len(own))
         _add(allocated, [pool], milli / GPU_MILLI / len(own))
         _add(used, [pool], sum(known.values()) / len(known) / 100 if known else None)
-        _add(idle, [pool], sum(percent < IDLE_PERCENT for pk, percent in known.items() if pk in held))
+        _add(idle, [pool], sum(percent < ACTIVE_PERCENT for pk, percent in known.items() if pk in held))
         _add(unknown, [pool], sum(pk in held and pk not in known for pk in own))
     yield from (cards, out, allocated, by_team, used, idle, unknown)
 

@@ -7,7 +7,7 @@ from itertools import groupby, pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monitoring.usage.counting import IDLE_MS, MOST_SPAN_MS, Count, Reading, continue_count, count_card, count_host
+from monitoring.usage.counting import IDLE_MS, LONGEST_SPAN_MS, Count, Reading, continue_count, count_card, count_host
 
 TICK_MS = 10_000
 EPOCH = datetime(2026, 11, 1, tzinfo=UTC)
@@ -66,7 +66,7 @@ def test_busy_is_the_integral_of_any_trace_but_for_a_tick(runs, seed):
         kept = [reading for reading in readings[:-1] if dice.random() < 0.5] + readings[-1:]
         ups = [reading.up_ms for reading in kept]
         spans = [later - sooner for sooner, later in pairwise(ups)]
-        watched += sum(span for span in spans if span <= MOST_SPAN_MS)
+        watched += sum(span for span in spans if span <= LONGEST_SPAN_MS)
         for reading in kept:
             told = count([reading, *dice.choices(readings[: readings.index(reading) + 1], k=2)], told)
     assert told.busy_ms == truth
@@ -76,7 +76,7 @@ def test_busy_is_the_integral_of_any_trace_but_for_a_tick(runs, seed):
 
 def test_a_gap_is_caught_up_but_was_seen_neither_active_nor_idle():
     before = count([read("r", 0, busy_ms=0), read("r", TICK_MS, busy_ms=0)])
-    told = count([read("r", TICK_MS + MOST_SPAN_MS + 1, busy_ms=30_000)], before)
+    told = count([read("r", TICK_MS + LONGEST_SPAN_MS + 1, busy_ms=30_000)], before)
     assert (told.busy_ms, told.seen_ms, told.active_ms, told.low_ms) == (30_000, TICK_MS, 0, 0)
 
 

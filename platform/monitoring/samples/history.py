@@ -6,10 +6,8 @@ from datetime import datetime, timedelta
 from django.conf import settings
 
 from monitoring.models import CardNow, Sample, Source, TaskNow
+from monitoring.samples.growth import LONGEST_SPAN_MS
 from monitoring.series.keys import COLUMNS, Kind
-
-MOST_SPAN_MS = 120_000
-MOST = 2**31 - 1
 
 
 def sample_card(before: CardNow | None, now: CardNow) -> Sample:
@@ -48,7 +46,7 @@ def sample_shares(before: TaskNow | None, now: TaskNow, gpu_ids: Mapping[str, in
 
 
 def _build(kind: Kind, subject: int, card: int, at: datetime, span_ms: int, source: str, values: dict) -> Sample:
-    told = [None if values[name] is None else min(values[name], MOST) for name in COLUMNS[kind]]
+    told = [values[name] for name in COLUMNS[kind]]
     return Sample(kind=kind, subject=subject, card=card, at=at, span_ms=span_ms, source=source, values=told)
 
 
@@ -60,7 +58,7 @@ def _limit_span(span_ms: int | None) -> int:
     """Return how long a sample speaks for: of the first of a run, as long as the next is expected to."""
     if span_ms is None:
         return 1000 * settings.TESSERA_SAMPLE_S
-    return min(max(span_ms, 0), MOST_SPAN_MS)
+    return min(max(span_ms, 0), LONGEST_SPAN_MS)
 
 
 def _in_hundredths(percent: float | None) -> int | None:

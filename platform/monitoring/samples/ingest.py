@@ -26,7 +26,6 @@ from monitoring.usage.moving import move_uses
 
 log = logging.getLogger("tessera.samples")
 
-MOST_RATE = 2**31 - 1
 TASK_RATES = {
     "cpu_milli": "cpu_ms",
     "read_kib_s": "read_kib",
@@ -157,7 +156,7 @@ def _next_task(
             setattr(row, rate, getattr(before, rate))
         return row
     for rate, total in TASK_RATES.items():
-        setattr(row, rate, _limit(mean_per_s(getattr(before, total), getattr(row, total), span_ms)))
+        setattr(row, rate, mean_per_s(getattr(before, total), getattr(row, total), span_ms))
     return row
 
 
@@ -179,7 +178,3 @@ def _next_shares(
 
 def _when(age_ms: int) -> datetime:
     return timezone.now() - timedelta(milliseconds=age_ms)
-
-
-def _limit(rate: int | None) -> int | None:
-    return None if rate is None else min(rate, MOST_RATE)

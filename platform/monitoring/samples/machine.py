@@ -9,7 +9,6 @@ from monitoring.samples.growth import mean_per_s
 from monitoring.samples.history import sample_machine
 from monitoring.samples.wire import NodeSampled, Tick
 
-MOST_RATE = 2**31 - 1
 RATES = {
     "cpu_milli": "cpu_ms",
     "net_rx_kib_s": "net_rx_kib",
@@ -40,7 +39,7 @@ def build_use(before: dict, told: NodeSampled, span_ms: int | None) -> dict:
     use: dict = dict(told.values)
     for rate, total in RATES.items():
         grown = None if span_ms is None else mean_per_s(before.get(total), use.get(total), span_ms)
-        use |= {} if grown is None else {rate: min(grown, MOST_RATE)}
+        use |= {} if grown is None else {rate: grown}
     filled = [
         disk["used_mib"] / disk["all_mib"] for disk in told.disks.values() if disk.get("all_mib") and "used_mib" in disk
     ]

@@ -9,14 +9,13 @@ import numpy as np
 from django.db import connection
 
 from monitoring.models import Sample, Source
+from monitoring.samples.growth import LONGEST_SPAN_MS
 from monitoring.series.grid import Array, coarsen, spread
 from monitoring.series.keys import COLUMNS, Key, Kind
 from monitoring.series.packs import pack, unpack
 from monitoring.series.tiers import RAW, Tier
 from monitoring.upsert import insert_missing
 
-LONGEST_SPAN = timedelta(seconds=120)
-"""A sample says nothing of a longer time before it."""
 WIDTH = max(map(len, COLUMNS.values()))
 
 
@@ -68,7 +67,9 @@ def _read_raw(keys: Keys, start: datetime, end: datetime) -> dict[Key, Block]:
     columns = ", ".join(f'array_agg("values"[{i + 1}] ORDER BY at)' for i in range(WIDTH))
     what = f"array_agg(extract(epoch FROM at - %s)::float8 ORDER BY at), array_agg(span_ms ORDER BY at), {columns}"
     found = {}
-    for key, source, ends, spans, *values in _select(RAW, keys, what, [start], start, end + LONGEST_SPAN):
+    for key, source, ends, spans, *values in _select(
+        RAW, keys, what, [start], start, end + timedelta(milliseconds=LONGEST_SPAN_MS)
+    ):
         told = np.array(values[: len(COLUMNS[key.kind])], dtype=np.float64)  # NULL becomes NaN
         means = spread(np.array(ends), np.array(spans) / 1000, told, 0.0, RAW.step_s, slots)
         if not np.isnan(means).all():

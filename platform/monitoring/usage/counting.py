@@ -7,10 +7,8 @@ active or idle is said only of spans that were watched; what was not watched is 
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-MOST_SPAN_MS = 120_000
-"""Between two readings that count as watched."""
-ACTIVE_PERCENT = 5
-"""Of its share of the card: from there on it is active."""
+from monitoring.samples.growth import ACTIVE_PERCENT, LONGEST_SPAN_MS
+
 IDLE_MS = 15 * 60_000
 """How long it has to be less active without a break to be idle."""
 
@@ -107,7 +105,7 @@ def _is_known(before: Count, reading: Reading) -> bool:
 def _measure_span(before: Count, reading: Reading) -> int | None:
     """Return the milliseconds since the last reading; None if they were not watched."""
     span_ms = reading.up_ms - before.up_ms
-    return span_ms if before.run == reading.run and span_ms <= MOST_SPAN_MS else None
+    return span_ms if before.run == reading.run and span_ms <= LONGEST_SPAN_MS else None
 
 
 def _measure_busy(before: Count, reading: Reading) -> int | None:
