@@ -22,6 +22,7 @@ from common.resources import show_place
 from jobs.models import Job, JobQuerySet, Task
 from jobs.reason_messages import describe_wait
 from jobs.states import JOB_ACTIVE, JobState
+from monitoring.samples.growth import scale_to_share
 from monitoring.samples.newest import (
     CardUse,
     NodeUse,
@@ -356,7 +357,7 @@ def _read_activity(use: TaskUse | None, uuid: str, compute_percent: int) -> floa
     share = use.shares.get(uuid) if use is not None else None
     if share is None or share.busy_percent is None or not compute_percent:
         return None
-    return min(100 * share.busy_percent / compute_percent, 100.0)
+    return scale_to_share(share.busy_percent, compute_percent)
 
 
 def _card(card: Gpu, slices: list[SliceView], use: CardUse | None) -> CardView:

@@ -16,6 +16,7 @@ from accounts.models import User
 from cluster.models import Gpu, Node
 from jobs.models import Job, Task
 from monitoring.models import CardNow, NodeNow, TaskNow
+from monitoring.samples.growth import scale_to_share
 from monitoring.samples.newest import KNOWN_FOR
 from monitoring.series.charts import METRICS
 from monitoring.series.keys import Kind
@@ -92,7 +93,7 @@ def load_ticks(subjects: Collection[Subject]) -> list[Tick]:
 def read_task(row: TaskNow) -> dict[str, Values]:
     """Return a task's values, and those of its shares of cards."""
     task = row.task
-    shares = {card["uuid"]: card.get("compute_percent") or 100 for card in task.cards}
+    shares = {card["uuid"]: card.get("compute_percent", 0) for card in task.cards}
     told: dict[str, Values] = {
         f"task:{task.uuid.hex}": {
             "cpu_cores": None if row.cpu_milli is None else row.cpu_milli / 1000,
@@ -105,9 +106,8 @@ def read_task(row: TaskNow) -> dict[str, Values]:
     }
     for share in row.shares:
         busy = share.get("busy_percent")
-        percent = shares.get(share["uuid"], 100)
         told[f"share:{task.uuid.hex}:{share['uuid']}"] = {
-            "gpu_busy_percent": None if busy is None else min(round(100 * busy / percent, 2), 100.0),
+            "gpu_busy_percent": None if busy is None else round(scale_to_share(busy, shares.get(share["uuid"], 0)), 2),
             "gpu_memory_mib": share.get("used_mib"),
         }
     return told

@@ -19,11 +19,11 @@ from jobs.states import JOB_FINAL, TASK_FINAL, JobState, TaskState
 from monitoring.models import CardNow
 from monitoring.samples.growth import ACTIVE_PERCENT
 from monitoring.samples.newest import KNOWN_FOR, load_task_uses
+from monitoring.samples.shares import WHOLE_MILLI
 from quotas.models import Holding
 from scheduler.models import Lease
 from webhooks.models import Delivery
 
-GPU_MILLI = 1000
 """A card that is held and less busy than that is idle."""
 MIB = 1 << 20
 
@@ -47,7 +47,7 @@ def build_task_families() -> list[Metric]:
     milli = Holding.objects.live().filter(task__in=[task.uuid for task in tasks], gpu__isnull=False).totals_by("task")
     for task in tasks:
         named = [task.job.public_id, task.job.team.name, task.job.pool.name, task.role, str(task.rank)]
-        _add(held, named, milli.get((task.uuid,), (0, 0, 0))[0] / GPU_MILLI)
+        _add(held, named, milli.get((task.uuid,), (0, 0, 0))[0] / WHOLE_MILLI)
         if (use := uses.get(task.pk)) is None:
             continue
         _add(cores, named, None if use.cpu_milli is None else use.cpu_milli / 1000)
@@ -134,13 +134,13 @@ def _cards() -> Iterator[Metric]:
         _add(out, [reason], count if reason else None)
     amounts = Holding.objects.live().filter(gpu__isnull=False).totals_by("gpu__pool__name", "team__name")
     for (pool, team), (milli, _, _) in sorted(amounts.items()):
-        _add(by_team, [pool, team], milli / GPU_MILLI)
+        _add(by_team, [pool, team], milli / WHOLE_MILLI)
     for pool in sorted({pool for _, pool, _, _ in rows}):
         own = [pk for pk, name, _, _ in rows if name == pool]
         known = {pk: percent for pk in own if (percent := busy.get(pk)) is not None}
         milli = sum(amount[0] for (name, _), amount in amounts.items() if name == pool)
         _add(cards, [pool], len(own))
-        _add(allocated, [pool], milli / GPU_MILLI / len(own))
+        _add(allocated, [pool], milli / WHOLE_MILLI / len(own))
         _add(used, [pool], sum(known.values()) / len(known) / 100 if known else None)
         _add(idle, [pool], sum(percent < ACTIVE_PERCENT for pk, percent in known.items() if pk in held))
         _add(unknown, [pool], sum(pk in held and pk not in known for pk in own))

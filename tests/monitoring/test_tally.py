@@ -4,8 +4,10 @@ import pytest
 from django.utils import timezone
 
 from monitoring.models import CardNow, Sample, TaskNow
+from monitoring.samples.growth import scale_to_share
+from monitoring.samples.shares import judge_share
 from monitoring.series.keys import AMOUNTS, Kind
-from monitoring.series.tally import judge_share, record_tally
+from monitoring.series.tally import record_tally
 from quotas.models import Holding
 from tests import make
 
@@ -23,7 +25,8 @@ from tests import make
     ],
 )
 def test_a_share_is_idle_below_a_twentieth_of_its_time(compute, share, state):
-    assert judge_share(1000, compute, share) == state
+    busy = share and share[0]
+    assert judge_share(None if busy is None else scale_to_share(busy, compute)) == state
 
 
 def tally() -> dict[tuple[Kind, int], dict[str, int]]:

@@ -6,12 +6,10 @@ subjects.
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
+from functools import cached_property, partial
 from shutil import disk_usage
 from statistics import median
-from uuid import UUID
 
 from django.conf import settings
 from django.db import DatabaseError, transaction
@@ -25,29 +23,34 @@ from monitoring.alerts.catalogue import CHECK
 from monitoring.alerts.evaluation import Reading
 from monitoring.checks import HEARD_FOR
 from monitoring.models import CheckState, NodeCheck, Subject
-from monitoring.samples.newest import CardUse, TaskUse, load_card_uses, load_task_uses
-from monitoring.series.tally import judge_share
+from monitoring.samples.newest import CardUse, load_card_uses, load_task_uses
+from monitoring.samples.shares import WHOLE_MILLI, HeldShare, judge_share, load_held_shares
 from quotas.models import Holding, Quota
 
 Found = dict[int, Reading]
+Touched = tuple[frozenset[int], frozenset[int]]
+"""People, and teams."""
 KNOWN_SHARE = 0.9
 """Of a job's cards, or nothing is said of the job."""
 LEAST_TASKS = 3
 """With fewer there is no usual task to be slower than."""
 PULLS_OF = timedelta(minutes=10)
-WHOLE = 1000
 CHECK_VALUES: dict[str, float] = {CheckState.OK: 0.0, CheckState.WARN: 1.0, CheckState.FAIL: 2.0}
 
 
 def load_readings(wanted: Collection[tuple[str, str]], platform: dict[str, float | None]) -> dict:
     """Return what is known of the wanted (kind, metric). platform: values that rooms above know."""
     found: dict[tuple[str, str], Found] = {}
+    scene = Scene()
     for subject, load in LOADERS.items():
         metrics = {metric for kind, metric in wanted if kind == subject}
-        if metrics and (loaded := _try(load)) is not None:
+        if metrics and (loaded := _try(partial(load, scene))) is not None:
             found |= {(subject, metric): rows for metric, rows in loaded.items() if metric in metrics}
         checks = {metric.removeprefix(CHECK) for metric in metrics if metric.startswith(CHECK)}
-        if checks and (told := _try(partial(_load_checks, checks, of_cards=subject == Subject.CARD))) is not None:
+        if (
+            checks
+            and (told := _try(partial(_load_checks, scene, checks, of_cards=subject == Subject.CARD))) is not None
+        ):
             found |= {(subject, f"{CHECK}{name}"): told.get(name, {}) for name in checks}
     if any(kind == Subject.PLATFORM for kind, _ in wanted):
         values = {**(_try(_load_platform) or {}), **platform}
@@ -55,30 +58,35 @@ def load_readings(wanted: Collection[tuple[str, str]], platform: dict[str, float
     return found
 
 
-@dataclass(frozen=True)
-class Held:
-    """A card, or a part of one, that a task holds."""
+class Scene:
+    """What several kinds of rules look at, read once a round, when it is first asked for."""
 
-    task: UUID
-    team: int
-    user: int
-    node: int
-    pool: int
-    gpu: int
-    uuid: str
-    milli: int
-    compute: int
+    @cached_property
+    def held(self) -> list[HeldShare]:
+        return load_held_shares()
+
+    @cached_property
+    def by_card(self) -> dict[int, Touched]:
+        """Whose work, and of which teams, is on each card."""
+        return _group((one.gpu, one.user, one.team) for one in self.held)
+
+    @cached_property
+    def by_node(self) -> dict[int, Touched]:
+        return _group(Holding.objects.live().values_list("node", "user", "team").distinct())
+
+    @cached_property
+    def running(self) -> list[Task]:
+        return list(Task.objects.filter(state=TaskState.RUNNING).select_related("job"))
+
+    @cached_property
+    def waiting(self) -> list[Job]:
+        return list(Job.objects.waiting().filter(held_at=None))
 
 
-def load_held() -> list[Held]:
-    fields = ("task", "team", "user", "node", "pool", "gpu", "gpu__uuid", "gpu_milli", "gpu_compute_percent")
-    return [Held(*row) for row in Holding.objects.live().filter(gpu__isnull=False).values_list(*fields)]
-
-
-def _load_cards() -> dict[str, Found]:
+def _load_cards(scene: Scene) -> dict[str, Found]:
     fields = ("pk", "node__name", "index", "node", "pool", "memory_mib", "healthy")
     rows = list(Gpu.objects.present().values_list(*fields))
-    uses, touched = load_card_uses(row[0] for row in rows), _group(load_held(), lambda held: held.gpu)
+    uses, touched = load_card_uses(row[0] for row in rows), scene.by_card
     found: dict[str, Found] = defaultdict(dict)
     for pk, node_name, index, node, pool, memory_mib, healthy in rows:
         use, (users, teams) = uses.get(pk), touched[pk]
@@ -99,13 +107,12 @@ def _read_card(use: CardUse | None, memory_mib: int, healthy: bool) -> dict[str,
     }
 
 
-def _load_nodes() -> dict[str, Found]:
+def _load_nodes(scene: Scene) -> dict[str, Found]:
     now = timezone.now()
     agents = dict(Agent.objects.filter(revoked_at=None).values_list("node_name", "reported_at"))
-    touched = _group_nodes()
     found: dict[str, Found] = defaultdict(dict)
     for node in Node.objects.present():
-        users, teams = touched[node.pk]
+        users, teams = scene.by_node[node.pk]
         values = {
             "silent_s": _count_silence(agents.get(node.name, node.last_seen_at), now),
             "not_ready": float(node.state == NodeState.NOT_READY),
@@ -120,23 +127,12 @@ def _count_silence(heard_at: datetime | None, now: datetime) -> float | None:
     return None if heard_at is None else max((now - heard_at).total_seconds(), 0.0)
 
 
-def _group_nodes() -> dict[int, tuple[frozenset[int], frozenset[int]]]:
-    rows = Holding.objects.live().values_list("node", "user", "team").distinct()
-    users, teams = defaultdict(set), defaultdict(set)
-    for node, user, team in rows:
-        users[node].add(user)
-        teams[node].add(team)
-    return defaultdict(
-        lambda: (frozenset(), frozenset()), {node: (frozenset(users[node]), frozenset(teams[node])) for node in users}
-    )
-
-
-def _load_checks(names: Collection[str], *, of_cards: bool) -> dict[str, Found]:
+def _load_checks(scene: Scene, names: Collection[str], *, of_cards: bool) -> dict[str, Found]:
     """Return what health checks say: 0 while they pass, 1 for a warning, 2 where they fail."""
     rows = NodeCheck.objects.filter(name__in=names, node__removed_at=None).select_related("node")
     told = rows.exclude(card="") if of_cards else rows.filter(card="")
     cards = {gpu.uuid: gpu for gpu in Gpu.objects.present().select_related("node")} if of_cards else {}
-    touched = _group(load_held(), lambda held: held.gpu) if of_cards else _group_nodes()
+    touched = scene.by_card if of_cards else scene.by_node
     heard = timezone.now() - HEARD_FOR
     found: dict[str, Found] = defaultdict(dict)
     for row in told:
@@ -149,11 +145,10 @@ def _load_checks(names: Collection[str], *, of_cards: bool) -> dict[str, Found]:
     return found
 
 
-def _load_tasks() -> dict[str, Found]:
-    tasks = list(Task.objects.filter(state=TaskState.RUNNING).select_related("job"))
-    uses = load_task_uses(task.pk for task in tasks)
+def _load_tasks(scene: Scene) -> dict[str, Found]:
+    uses = load_task_uses(task.pk for task in scene.running)
     found: dict[str, Found] = {"memory_percent": {}, "cpu_percent": {}}
-    for task in tasks:
+    for task in scene.running:
         use = uses.get(task.pk)
         for metric, used, held in (
             ("memory_percent", use.memory_mib if use else None, task.memory_mib),
@@ -164,38 +159,26 @@ def _load_tasks() -> dict[str, Found]:
     return found
 
 
-def _load_jobs() -> dict[str, Found]:
-    return {**_load_running_jobs(), **_load_waiting_jobs()}
+def _load_jobs(scene: Scene) -> dict[str, Found]:
+    return {**_read_running_jobs(scene), **_read_waiting_jobs(scene)}
 
 
-def _load_running_jobs() -> dict[str, Found]:
-    tasks = list(Task.objects.filter(state=TaskState.RUNNING).select_related("job"))
+def _read_running_jobs(scene: Scene) -> dict[str, Found]:
     held = defaultdict(list)
-    for one in load_held():
+    for one in scene.held:
         held[one.task].append(one)
-    uses = load_task_uses(task.pk for task in tasks if task.uuid in held)
-    cards = load_card_uses({one.gpu for some in held.values() for one in some})
     of_job: dict[Job, list[list[float | None]]] = defaultdict(list)
     gpus: dict[int, float] = defaultdict(float)
-    for task in tasks:
+    for task in scene.running:
         if task.uuid in held:
-            shares = [find_share_percent(uses.get(task.pk), one, cards.get(one.gpu)) for one in held[task.uuid]]
-            of_job[task.job].append(shares)
-            gpus[task.job_id] += sum(one.milli for one in held[task.uuid]) / WHOLE
+            of_job[task.job].append([one.percent for one in held[task.uuid]])
+            gpus[task.job_id] += sum(one.milli for one in held[task.uuid]) / WHOLE_MILLI
     found: dict[str, Found] = {"gpu_busy_percent": {}, "straggler_percent": {}}
     for job, by_task in of_job.items():
         mean, slow = compute_mean([value for shares in by_task for value in shares]), compute_straggling(by_task)
         found["gpu_busy_percent"][job.pk] = _read_of_job(job, job.public_id, mean, gpus=gpus[job.pk])
         found["straggler_percent"][job.pk] = _read_of_job(job, job.public_id, slow, gpus=gpus[job.pk])
     return found
-
-
-def find_share_percent(task: TaskUse | None, held: Held, card: CardUse | None) -> float | None:
-    """Return how busy a share is, of its own time. Who holds a whole card does all that the card does."""
-    share = task.shares.get(held.uuid) if task else None
-    if share is not None and share.busy_percent is not None:
-        return min(100 * share.busy_percent / (held.compute or 100), 100.0)
-    return card.busy_percent if held.milli >= WHOLE and card is not None else None
 
 
 def compute_mean(values: list[float | None]) -> float | None:
@@ -214,10 +197,10 @@ def compute_straggling(by_task: list[list[float | None]]) -> float | None:
     return 0.0 if usual <= 0 else 100 * (usual - min(known)) / usual
 
 
-def _load_waiting_jobs() -> dict[str, Found]:
+def _read_waiting_jobs(scene: Scene) -> dict[str, Found]:
     now = timezone.now()
     found: dict[str, Found] = {"waiting_s": {}, "impossible": {}}
-    for job in Job.objects.waiting().filter(held_at=None):
+    for job in scene.waiting:
         due = max(job.queued_at, job.not_before or job.queued_at)
         cannot = any(reason.get("code") == "impossible" for reason in job.wait_reasons)
         waited = max((now - due).total_seconds(), 0.0)
@@ -226,16 +209,16 @@ def _load_waiting_jobs() -> dict[str, Found]:
     return found
 
 
-def _load_teams() -> dict[str, Found]:
+def _load_teams(scene: Scene) -> dict[str, Found]:
     held = Holding.objects.live().totals_by("team", "pool")
     wanted: dict[tuple[int, int], float] = defaultdict(float)
-    for job in Job.objects.waiting().filter(held_at=None):
+    for job in scene.waiting:
         wanted[job.team_id, job.pool_id] += count_cards(job)
-    idle, names = _count_idle(lambda one: one.team), {}
+    idle, names = _count_idle(scene, lambda one: one.team), {}
     missing: dict[int, float] = defaultdict(float)
     for quota in Quota.objects.filter(gpu_milli_guarantee__gt=0).select_related("team"):
         key = quota.team_id, quota.pool_id
-        below = (quota.gpu_milli_guarantee - held.get(key, (0, 0, 0))[0]) / WHOLE
+        below = (quota.gpu_milli_guarantee - held.get(key, (0, 0, 0))[0]) / WHOLE_MILLI
         missing[quota.team_id] += max(min(below, wanted[key]), 0.0)
         names[quota.team_id] = quota.team.name
     for quota in Quota.objects.select_related("team"):
@@ -255,15 +238,15 @@ def _count_asked(ask: GpuAsk) -> float:
     return ask.part[0] / ask.part[1] if ask.part is not None else float(ask.count or ask.is_slice)
 
 
-def _load_pools() -> dict[str, Found]:
+def _load_pools(scene: Scene) -> dict[str, Found]:
     waiting: dict[int, int] = defaultdict(int)
-    for job in Job.objects.waiting().filter(held_at=None):
+    for job in scene.waiting:
         for pool in job.pool_ids:
             waiting[pool] += 1
     cards: dict[int, list[bool]] = defaultdict(list)
     for pool, healthy in Gpu.objects.present().values_list("pool", "healthy"):
         cards[pool].append(healthy)
-    idle = _count_idle(lambda one: one.pool)
+    idle = _count_idle(scene, lambda one: one.pool)
     found: dict[str, Found] = defaultdict(dict)
     for pool_id, name in Pool.objects.values_list("pk", "name"):
         all_cards = cards[pool_id]
@@ -277,16 +260,12 @@ def _load_pools() -> dict[str, Found]:
     return found
 
 
-def _count_idle(key: Callable[[Held], int]) -> dict[int, float]:
+def _count_idle(scene: Scene, key: Callable[[HeldShare], int]) -> dict[int, float]:
     """Return how many cards are known to be held and idle, by team or pool."""
-    held = load_held()
-    ids = dict(Task.objects.filter(uuid__in={one.task for one in held}).values_list("uuid", "pk"))
-    uses, cards = load_task_uses(ids.values()), load_card_uses({one.gpu for one in held})
     counts: dict[int, float] = defaultdict(float)
-    for one in held:
-        percent = find_share_percent(uses.get(ids.get(one.task, 0)), one, cards.get(one.gpu))
-        if judge_share(one.milli, 100, (percent, "")) == "idle":
-            counts[key(one)] += one.milli / WHOLE
+    for one in scene.held:
+        if judge_share(one.percent) == "idle":
+            counts[key(one)] += one.milli / WHOLE_MILLI
     return counts
 
 
@@ -310,14 +289,14 @@ def _read_of_team(pk: int, name: str, value: float | None) -> Reading:
     return Reading(name, value, teams=frozenset({pk}))
 
 
-def _group(rows: Iterable[Held], key: Callable[[Held], int]) -> dict[int, tuple[frozenset[int], frozenset[int]]]:
-    """Return whose work, and of which teams, is on each card."""
+def _group(rows: Iterable[tuple[int, int, int]]) -> dict[int, Touched]:
+    """Return people and teams by the first of (card or machine, person, team)."""
     users, teams = defaultdict(set), defaultdict(set)
-    for row in rows:
-        users[key(row)].add(row.user)
-        teams[key(row)].add(row.team)
+    for key, user, team in rows:
+        users[key].add(user)
+        teams[key].add(team)
     return defaultdict(
-        lambda: (frozenset(), frozenset()), {pk: (frozenset(users[pk]), frozenset(teams[pk])) for pk in users}
+        lambda: (frozenset(), frozenset()), {key: (frozenset(users[key]), frozenset(teams[key])) for key in users}
     )
 
 
@@ -330,7 +309,7 @@ def _try(load: Callable[[], dict]) -> dict | None:
         return None
 
 
-LOADERS: dict[str, Callable[[], dict[str, Found]]] = {
+LOADERS: dict[str, Callable[[Scene], dict[str, Found]]] = {
     Subject.CARD: _load_cards,
     Subject.NODE: _load_nodes,
     Subject.TASK: _load_tasks,

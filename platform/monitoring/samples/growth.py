@@ -24,3 +24,8 @@ def mean_per_s(before: int | None, after: int | None, span_ms: int) -> int | Non
     """Return the growth of a second, rounded, and at most what a column of 32 bits holds."""
     grown = mean_growth(before, after, span_ms)
     return None if grown is None else min(round(1000 * grown), MOST_RATE)
+
+
+def scale_to_share(busy_percent: float, compute_percent: int) -> float:
+    """Return how busy a share is, of its own time. busy_percent: of the card's time. compute_percent: 0 is all."""
+    return min(100 * busy_percent / (compute_percent or 100), 100.0)

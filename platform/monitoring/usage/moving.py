@@ -18,6 +18,7 @@ from django.utils import timezone
 from cluster.models import Node
 from monitoring.models import Source, TaskUseNow
 from monitoring.models.usage import Use
+from monitoring.samples.shares import WHOLE_MILLI
 from monitoring.samples.wire import Sampled, TaskSampled, Tick
 from monitoring.upsert import upsert
 from monitoring.usage.counting import Count, Reading, continue_count, count_card, count_host
@@ -26,7 +27,6 @@ from quotas.models import Holding
 log = logging.getLogger("tessera.samples")
 
 COLUMNS = [field.name for field in fields(Count)]
-WHOLE_MILLI = 1000
 
 
 class Key(NamedTuple):
