@@ -1,11 +1,9 @@
 """Lines of charts: what a job, cards, a pool or a team did over a time, in the units that people read."""
 
-from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from math import ceil
-from uuid import UUID
 
 import numpy as np
 from django.utils import timezone
@@ -15,8 +13,8 @@ from jobs.models import Job, Task
 from monitoring.series.frames import Frame, load_frame
 from monitoring.series.grid import Array
 from monitoring.series.keys import AMOUNTS, COLUMNS, Key, Kind
+from monitoring.series.share_activity import Percents, load_percents, scale_to_percents
 from monitoring.series.tiers import FINE
-from quotas.models import Holding
 
 MOST_SLOTS, MOST_VALUES = 2000, 200_000
 """Of one line, and of a chart."""
@@ -77,7 +75,7 @@ class Subject:
     key: str
     name: str
     limits: dict[str, float] = field(default_factory=dict)
-    percents: tuple[tuple[datetime, int], ...] = ()
+    percents: Percents = ()
 
 
 @dataclass(frozen=True)
@@ -126,7 +124,7 @@ def chart_job(job: Job, ask: Ask) -> Chart:
     """Return a line of each task and card of a job, the newest attempt first, with gaps."""
     tasks = _list_tasks(job, ask)
     gpus = {gpu.uuid: gpu for gpu in Gpu.objects.filter(uuid__in={card["uuid"] for t in tasks for card in t.cards})}
-    percents = _load_percents(tasks)
+    percents = load_percents(tasks)
     subjects = [subject for task in tasks for subject in _list_subjects(task, gpus, percents)]
     frame, lines = _draw(subjects, ask)
     return Chart(frame.start, ask.end, frame.step_s, lines, _list_gaps(tasks, frame))
@@ -167,31 +165,21 @@ def _list_tasks(job: Job, ask: Ask) -> list[Task]:
     return sorted(found, key=lambda task: (-task.attempt, task.role, task.rank))
 
 
-def _load_percents(tasks: list[Task]) -> dict[tuple[UUID, int], list[tuple[datetime, int]]]:
-    """Return what part of each card's compute a task held since when, oldest first: a resize begins another holding."""
-    rows = Holding.objects.filter(task__in=[task.uuid for task in tasks], gpu__isnull=False).order_by("held_from")
-    found: dict[tuple[UUID, int], list[tuple[datetime, int]]] = defaultdict(list)
-    for task, gpu, since, percent in rows.values_list("task", "gpu", "held_from", "gpu_compute_percent"):
-        found[task, gpu].append((since, percent or 100))
-    return found
-
-
-def _list_subjects(
-    task: Task, gpus: dict[str, Gpu], percents: dict[tuple[UUID, int], list[tuple[datetime, int]]]
-) -> list[Subject]:
+def _list_subjects(task: Task, gpus: dict[str, Gpu], percents: dict[Key, Percents]) -> list[Subject]:
     """Return a task and its cards."""
     name = task.name if task.attempt == task.job.attempt else f"{task.name} ({task.attempt})"
     limits = {"cpu_cores": task.cpu_milli / 1000, "memory_mib": float(task.memory_mib)}
     found = [Subject(Key(Kind.TASK, task.pk), f"task:{task.uuid.hex}", name, limits=limits)]
     for card in task.cards:
         if (gpu := gpus.get(card["uuid"])) is not None:
+            key = Key(Kind.SHARE, task.pk, gpu.pk)
             found.append(
                 Subject(
-                    Key(Kind.SHARE, task.pk, gpu.pk),
+                    key,
                     f"share:{task.uuid.hex}:{gpu.uuid}",
                     f"{name} · GPU {card['index']}",
                     {"gpu_memory_mib": float(card["memory_mib"]), "gpu_busy_percent": 100.0},
-                    tuple(percents[task.uuid, gpu.pk]),
+                    percents.get(key, ()),
                 )
             )
     return found
@@ -225,19 +213,9 @@ def _draw_line(subject: Subject, metric: Metric, frame: Frame) -> Line:
     row = frame.values[subject.of][COLUMNS[subject.of.kind].index(metric.column)]
     values = row * metric.scale
     if metric.unit == "%":
-        values = np.minimum(values / _spread_percents(subject.percents, frame) * 100, 100.0)
+        values = scale_to_percents(values, subject.percents, frame.start, frame.step_s)
     limit = subject.limits.get(metric.name)
     return Line(subject.key, subject.name, metric.name, metric.unit, frame.sources[subject.of], limit, values)
-
-
-def _spread_percents(percents: tuple[tuple[datetime, int], ...], frame: Frame) -> Array:
-    """Return the percents that held in the middle of each slot."""
-    if not percents:
-        return np.full(frame.slots, 100.0)
-    since = [(at - frame.start).total_seconds() for at, _ in percents]
-    middles = frame.step_s * (np.arange(frame.slots) + 0.5)
-    places = np.maximum(np.searchsorted(since, middles, side="right") - 1, 0)
-    return np.array([percent for _, percent in percents], dtype=np.float64)[places]
 
 
 def _list_gaps(tasks: list[Task], frame: Frame) -> list[Gap]:

@@ -11,11 +11,10 @@ from django.db import DatabaseError, transaction
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from cluster.models import Gpu
 from jobs.models import Task
 from jobs.states import TaskState
-from monitoring.series.frames import Frame, load_frame
-from monitoring.series.keys import Key, Kind
+from monitoring.series.grid import Array
+from monitoring.series.share_activity import load_share_activity
 
 HOUR = timedelta(hours=1)
 STEP_S = 60
@@ -69,27 +68,17 @@ class Activities:
 
 def load_activities(tasks: Iterable[Task]) -> dict[int, Activity]:
     """Return the last hour of each job of which something is known, as the mean of its tasks' shares."""
-    tasks = list(tasks)
-    uuids = {card["uuid"] for task in tasks for card in task.cards}
-    ids = dict(Gpu.objects.filter(uuid__in=uuids).values_list("uuid", "pk"))
-    shares = {
-        Key(Kind.SHARE, task.pk, ids[card["uuid"]]): (task.job_id, card["compute_percent"] or 100)
-        for task in tasks
-        for card in task.cards
-        if card["uuid"] in ids
-    }
     now = timezone.now()
-    frame = load_frame(list(shares)[:MOST_SHARES], now - HOUR, now, STEP_S)
-    return join_shares(frame, shares)
+    rows = load_share_activity(tasks, now - HOUR, now, STEP_S, MOST_SHARES).rows
+    return join_shares((task.job_id, part) for task, parts in rows.items() for part in parts)
 
 
-def join_shares(frame: Frame, shares: dict[Key, tuple[int, int]]) -> dict[int, Activity]:
-    """Return the mean of the shares of each job. shares: (job id, percent of the card) of each."""
-    rows = defaultdict(list)
-    for key, values in frame.values.items():
-        job_id, percent = shares[key]
-        rows[job_id].append(np.minimum(values[0] / percent, 100.0))
-    return {job_id: Activity(_mean(np.vstack(parts))) for job_id, parts in rows.items() if _is_known(parts)}
+def join_shares(rows: Iterable[tuple[int, Array]]) -> dict[int, Activity]:
+    """Return the mean of the shares of each job. rows: (job id, percent in each slot) of each share."""
+    shares = defaultdict(list)
+    for job_id, part in rows:
+        shares[job_id].append(part)
+    return {job_id: Activity(_mean(np.vstack(parts))) for job_id, parts in shares.items() if _is_known(parts)}
 
 
 def _is_known(parts: list[np.ndarray]) -> bool:

@@ -13,12 +13,10 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from cluster.models import Gpu
 from events.models import Event
 from jobs.models import Job, Task
 from jobs.states import JobState, TaskState
-from monitoring.series.frames import load_frame
-from monitoring.series.keys import Key, Kind
+from monitoring.series.share_activity import load_share_activity
 from monitoring.series.stragglers import LEAST_RANKS, find_stragglers
 from portal.pages.charts import JOB_CHARTS, ChartSet, Mark, list_ranges
 from portal.pages.jobs.view_model import describe_place
@@ -79,21 +77,11 @@ class JobMetrics:
 
 def list_slow_tasks(tasks: Sequence[Task]) -> list[SlowTask]:
     """Say which of them are slower than the others now, and since when."""
-    ids = dict(Gpu.objects.filter(uuid__in={card["uuid"] for t in tasks for card in t.cards}).values_list("uuid", "pk"))
-    shares = {
-        Key(Kind.SHARE, task.pk, ids[card["uuid"]]): (task, card["compute_percent"] or 100)
-        for task in tasks
-        for card in task.cards
-        if card["uuid"] in ids
-    }
-    frame = load_frame(shares, timezone.now() - LOOKS_BACK, timezone.now(), STEP_S)
-    rows: dict[Task, list] = {}
-    for key, values in frame.values.items():
-        task, percent = shares[key]
-        rows.setdefault(task, []).append(values[0] / percent)
-    found = find_stragglers({task: np.mean(parts, axis=0) for task, parts in rows.items()}, frame.step_s)
+    now = timezone.now()
+    seen = load_share_activity(tasks, now - LOOKS_BACK, now, STEP_S)
+    found = find_stragglers({task: np.mean(parts, axis=0) for task, parts in seen.rows.items()}, seen.step_s)
     return [
-        _describe_slow(task, slow.behind, frame.start + slow.since_slot * timedelta(seconds=frame.step_s))
+        _describe_slow(task, slow.behind, seen.start + slow.since_slot * timedelta(seconds=seen.step_s))
         for task, slow in found.items()
     ]
 

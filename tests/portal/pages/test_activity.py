@@ -1,12 +1,13 @@
 """Small curves of lists: whose they are, what a gap is, and that a list asks once for all of them."""
 
+from datetime import timedelta
+
 import numpy as np
 import pytest
 from django.utils import timezone
 
 from monitoring.samples.ingest import take_samples
-from monitoring.series.frames import Frame
-from monitoring.series.keys import Key, Kind
+from monitoring.series.share_activity import scale_to_percents
 from portal.pages.jobs.activity import Activity, join_shares
 from portal.templatetags.sparks import build_runs, spark
 from tests import make
@@ -15,10 +16,9 @@ NAN = float("nan")
 
 
 def test_the_mean_of_a_jobs_shares_counts_what_is_known():
-    one, two = np.array([[2000.0, NAN, NAN], [0, 0, 0]]), np.array([[500.0, 1000.0, NAN], [0, 0, 0]])
-    keys = [Key(Kind.SHARE, task, 7) for task in (1, 2)]
-    frame = Frame(timezone.now(), 60, 3, dict(zip(keys, (one, two), strict=True)), {}, {})
-    assert join_shares(frame, dict.fromkeys(keys, (4, 25))) == {4: Activity((50.0, 40.0, None))}
+    now, of_cards = timezone.now(), (np.array([20.0, NAN, NAN]), np.array([5.0, 10.0, NAN]))
+    shares = [scale_to_percents(busy, ((now, 25),), now, 60) for busy in of_cards]
+    assert join_shares((4, share) for share in shares) == {4: Activity((50.0, 40.0, None))}
 
 
 def test_now_is_not_known_where_nothing_was_seen_lately():
@@ -53,3 +53,9 @@ def test_the_list_shows_how_busy_each_job_is(cast, client):
     assert 'class="spark"' in page and "80 %" in page and "every 60s" in page
     client.force_login(cast.eve)
     assert 'class="spark"' not in client.get("/jobs/?whose=team").content.decode()
+
+
+def test_before_a_resize_a_share_counts_of_what_it_was():
+    since = timezone.now()
+    held = ((since, 50), (since + timedelta(minutes=2), 25))
+    assert scale_to_percents(np.full(4, 20.0), held, since, 60).tolist() == [40.0, 40.0, 80.0, 80.0]
