@@ -19,6 +19,16 @@ from jobs.reason_messages import describe_wait
 from jobs.states import JobState, TaskState
 
 
+class Span(serializers.Serializer):
+    """Adds `from`, which Python cannot name, before the other fields; it is as `to` is."""
+
+    to = serializers.DateTimeField()
+
+    def get_fields(self) -> dict[str, serializers.Field]:
+        fields = super().get_fields()
+        return {"from": serializers.DateTimeField(required=fields["to"].required), **fields}
+
+
 def one_of(words: Iterable[str]) -> dict[str, Any]:
     """Describe a closed list of words. Not "enum", for which drf-spectacular makes up components."""
     return {"type": "string", "oneOf": [{"const": word} for word in words]}

@@ -14,6 +14,7 @@ from monitoring.usage.efficiency import RULES, JobUse, Verdict
 from monitoring.usage.figures import load_job_use
 from portal.api.http.fields import Amount, amount
 from portal.api.jobs.jobs import find_job
+from portal.api.monitoring.usage import GpuHours
 from portal.api.view import ApiView
 from portal.wording.efficiency import describe_advice, describe_verdict, write_advice
 
@@ -35,17 +36,6 @@ class VerdictShape(serializers.Serializer):
     text = serializers.CharField()
     gpu_hours = serializers.FloatField()
     advice = AdviceShape(allow_null=True)
-
-
-class GpuHours(serializers.Serializer):
-    """held = active + paused + idle + unknown. busy: in which cards computed for it."""
-
-    held = serializers.FloatField()
-    active = serializers.FloatField()
-    paused = serializers.FloatField()
-    idle = serializers.FloatField()
-    unknown = serializers.FloatField()
-    busy = serializers.FloatField()
 
 
 class EfficiencyShape(serializers.Serializer):

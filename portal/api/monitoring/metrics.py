@@ -27,6 +27,7 @@ from monitoring.series.charts import (
     chart_team,
     list_job_span,
 )
+from portal.api.http.fields import Span
 from portal.api.jobs.jobs import find_job
 from portal.api.view import ApiView, read_query
 from portal.wording.usage import describe_gap
@@ -36,7 +37,7 @@ STEP_FOR = 360
 """Values of a line, where no step is asked for."""
 
 
-class MetricsQuery(serializers.Serializer):
+class MetricsQuery(Span):
     """from, to: the last hour if left out; of a job, all the time that it ran. step: seconds, 10 or more; the answer
     may have a larger one. metrics: wanted ones, with commas.
     """
@@ -44,9 +45,6 @@ class MetricsQuery(serializers.Serializer):
     to = serializers.DateTimeField(required=False)
     step = serializers.IntegerField(min_value=1, max_value=30 * 86_400, required=False)
     metrics = serializers.CharField(max_length=500, required=False)
-
-    def get_fields(self) -> dict[str, serializers.Field]:
-        return {"from": serializers.DateTimeField(required=False), **super().get_fields()}
 
     def validate_metrics(self, text: str) -> frozenset[str]:
         names = frozenset(name.strip() for name in text.split(",") if name.strip())
@@ -71,27 +69,19 @@ class LineShape(serializers.Serializer):
     values = serializers.ListField(child=serializers.FloatField(allow_null=True))  # type: ignore[assignment]
 
 
-class GapShape(serializers.Serializer):
+class GapShape(Span):
     """When nothing was sampled of a running task, and why as far as it is known."""
 
-    to = serializers.DateTimeField()
     why = serializers.CharField()
 
-    def get_fields(self) -> dict[str, serializers.Field]:
-        return {"from": serializers.DateTimeField(), **super().get_fields()}
 
-
-class ChartShape(serializers.Serializer):
+class ChartShape(Span):
     """Lines over equal steps of time."""
 
     of = serializers.CharField()
-    to = serializers.DateTimeField()
     step_s = serializers.IntegerField()
     series = LineShape(many=True)
     gaps = GapShape(many=True)
-
-    def get_fields(self) -> dict[str, serializers.Field]:
-        return {"from": serializers.DateTimeField(), **super().get_fields()}
 
 
 class Csv(BaseRenderer):

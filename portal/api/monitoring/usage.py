@@ -12,24 +12,22 @@ from rest_framework.response import Response
 
 from monitoring.usage.report import GROUPS, Period, Sums
 from portal.access.usage_reports import UsageReport, load_usage_report
+from portal.api.http.fields import Span
 from portal.api.view import ApiView, read_query
 from portal.wording.monitoring.usage_report import list_hours, write_usage_csv
 
 USUAL = timedelta(days=30)
 
 
-class UsageQuery(serializers.Serializer):
+class UsageQuery(Span):
     """from, to: moments or days, in UTC; the last 30 days if left out."""
 
     by = serializers.ChoiceField(choices=list(GROUPS), default="team")
     to = serializers.DateTimeField(required=False)
 
-    def get_fields(self) -> dict[str, serializers.Field]:
-        return {**super().get_fields(), "from": serializers.DateTimeField(required=False)}
 
-
-class UsageHours(serializers.Serializer):
-    """GPU-hours. held = active + paused + idle + unknown; busy: in which cards computed, as far as it is known."""
+class GpuHours(serializers.Serializer):
+    """held = active + paused + idle + unknown. busy: in which cards computed, as far as it is known."""
 
     held = serializers.FloatField()
     active = serializers.FloatField()
@@ -42,7 +40,7 @@ class UsageHours(serializers.Serializer):
 class UsageSums(serializers.Serializer):
     """tasks: how many held cards. simulated: whether some of the cards are."""
 
-    gpu_hours = UsageHours()
+    gpu_hours = GpuHours()
     tasks = serializers.IntegerField()
     simulated = serializers.BooleanField()
 
@@ -53,20 +51,16 @@ class UsageGroup(UsageSums):
     group = serializers.CharField()
 
 
-class UsageAnswer(serializers.Serializer):
+class UsageAnswer(Span):
     """results: the largest first, 1,000 at most. rest: of further groups, null if there are none. complete_to: holdings
     that go on count until then.
     """
 
     by = serializers.ChoiceField(choices=list(GROUPS))
-    to = serializers.DateTimeField()
     complete_to = serializers.DateTimeField()
     results = UsageGroup(many=True)
     rest = UsageSums(allow_null=True)
     total = UsageSums()
-
-    def get_fields(self) -> dict[str, serializers.Field]:
-        return {**super().get_fields(), "from": serializers.DateTimeField()}
 
 
 class UsageCsv(BaseRenderer):
