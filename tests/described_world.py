@@ -4,7 +4,7 @@ import random
 import shutil
 import subprocess
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from django.db import transaction
@@ -21,11 +21,14 @@ from files.uploads import append_upload, begin_upload
 from jobs.code.upload import keep_code, pack_one_file
 from jobs.models import Job
 from jobs.states import TaskState
+from monitoring.idle.rungs import Rung
+from monitoring.models import Action, Alert, AlertRule, Exemption, IdleRule, IdleWatch, Silence, Subject
 from notebooks.environment import READY, environment_path
 from notebooks.models import Notebook
 from notebooks.services import create_notebook, start_notebook
 from tests import make
 
+IDLE_ACTS = ("snooze", "nudge", "release")
 FILES = {"notes.txt": b"some text\n", "data/table.csv": b"a,b\n1,2\n"}
 AGENT_TOKEN = "ten_of-a-machine-that-comes"
 SETTLE = "POST /api/v1/jobs/{job_id}:settle"
@@ -43,6 +46,22 @@ SUFFICES = {
     "POST /api/v1/agents/{name}:slices": {"slices": []},
     "POST /api/v1/images": {"alias": "other", "reference": "nlp/other:1"},
     "POST /api/v1/registries": {"registry": "other.corp", "user": "robot", "password": "s3cret"},
+    "POST /api/v1/alert-rules": {
+        "name": "hot",
+        "subject": "card",
+        "metric": "temperature_c",
+        "comparison": "above",
+        "threshold": 80,
+        "audience": ["admin"],
+    },
+    "POST /api/v1/alerts:alertmanager": {"version": "4", "alerts": []},
+    "POST /api/v1/silences": {
+        "label": "n1:*",
+        "until": (datetime.now(UTC) + timedelta(days=1)).isoformat(),
+        "reason": "its fans are replaced",
+    },
+    "POST /api/v1/idle-rules": {"kind": "batch"},
+    "POST /api/v1/idle-rules:preview": {"kind": "batch"},
     "POST /api/v1/windows": {"lender": "dev", "borrower": "train", "begins": "20:00", "ends": "08:00"},
 }
 """Bodies that say what they must: nobody hits upon all of it at once. A job file is described as any names."""
@@ -90,6 +109,8 @@ class World:
         Enrolment.objects.create(
             node_name="n2", digest=digest_secret(AGENT_TOKEN), expires_at=timezone.now() + timedelta(hours=1)
         )
+        rule, alerts, silence = _alerts(cast, running)
+        idle_rule, exemption = _idle(cast, running)
         self.keep_files()
         self.path = {
             "job_id": [job.public_id for job in (running, stopped, lost, waiting, others)],
@@ -105,8 +126,19 @@ class World:
             "window_id": [at_weekends.pk],
             "image_id": [image.pk],
             "login_id": [login.pk],
+            "uuid": [cast.gpus[0].uuid],
+            "rule_id": [rule.pk],
+            "alert_id": [alert.pk for alert in alerts],
+            "silence_id": [silence.pk],
+            "idle_rule_id": [idle_rule.pk],
+            "exemption_id": [exemption.pk],
         }
-        self.only = {SETTLE: {"job_id": [lost.public_id]}}
+        self.only = {
+            SETTLE: {"job_id": [lost.public_id]},
+            "POST /api/v1/alerts/{alert_id}:acknowledge": {"alert_id": [alerts[-1].pk]},
+            "GET /api/v1/teams/{name}/metrics": {"name": ["nlp"]},
+            **{f"POST /api/v1/idle/{{job_id}}:{act}": {"job_id": [running.public_id]} for act in IDLE_ACTS},
+        }
         self.sent = {
             "team": ["nlp"],
             "pool": [pool.name for pool in Pool.objects.all()],
@@ -183,3 +215,23 @@ def _notebooks(ada) -> list[Notebook]:
     make.start(Job.objects.latest("pk"))
     Notebook.objects.filter(pk=works.pk).update(ready_at=timezone.now())
     return [still, works]
+
+
+def _alerts(cast, job: Job) -> tuple[AlertRule, list[Alert], Silence]:
+    """Of ada's machine, one that asks whether it may act, and one that did; and one of her job."""
+    told = {"subject_id": cast.node.pk, "node": cast.node, "owners": [cast.ada.pk]}
+    asks, did = make.alert("node_lost", acts="asks", **told), make.alert("node_disk", acts="done", **told)
+    AlertRule.objects.filter(pk=asks.rule_id).update(action=Action.CORDON)
+    own = make.alert("low_activity", subject_id=job.pk, label=job.public_id, owners=[cast.ada.pk], teams=[cast.nlp.pk])
+    rule = AlertRule.objects.create(
+        name="own", subject=Subject.CARD, metric="power_w", comparison="above", threshold=1, audience=["admin"]
+    )
+    return rule, [asks, did, own], make.silence(cast.ada, rule)
+
+
+def _idle(cast, job: Job) -> tuple[IdleRule, Exemption]:
+    now = timezone.now()
+    IdleWatch.objects.create(job=job, finding="idle", since=now - timedelta(hours=1), rung=Rung.NOTED, rung_at=now)
+    other = make.job(cast.ada, gpu="1/4", pool="dev", name="kept")
+    exemption = Exemption.objects.create(job=other, by=cast.ada, reason="a demo", until=now + timedelta(hours=5))
+    return IdleRule.objects.create(pool=cast.dev, kind="batch"), exemption
