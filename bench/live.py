@@ -20,15 +20,12 @@ import aiohttp
 import psycopg
 
 from bench.stack import Stack, running_stack
-from bench.storm import run_there
+from bench.storm import SIGN_IN, run_there
 
 TICKS_S, CORE, DELAY_S = 2000, 0.30, 1.0
 WATCHED = 8
 MAKE_JOBS = """
 from uuid import uuid4
-from importlib import import_module
-from django.conf import settings
-from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
 from django.utils import timezone
 from accounts.models import User
 from jobs.models import Job, Task
@@ -48,11 +45,7 @@ TaskNow.objects.bulk_create(
     TaskNow(task=task, at=timezone.now(), term=1, up_ms=1, cpu_milli=900, memory_mib=700, shares=[share])
     for task in tasks
 )
-store = import_module(settings.SESSION_ENGINE).SessionStore()
-store[SESSION_KEY], store[BACKEND_SESSION_KEY] = str(admin.pk), settings.AUTHENTICATION_BACKENDS[0]
-store[HASH_SESSION_KEY] = admin.get_session_auth_hash()
-store.create()
-print(f"{{settings.SESSION_COOKIE_NAME}}={{store.session_key}}", *(f"{{t.job.public_id}}:{{t.pk}}" for t in tasks))
+print(sign_in(admin), *(f"{{t.job.public_id}}:{{t.pk}}" for t in tasks))
 """
 
 
@@ -74,7 +67,7 @@ def main() -> int:
     asked = parser.parse_args()
     with running_stack(notebooks=False) as stack:
         stack.api("POST", "/jobs", {"run": "true", "hold": True})
-        cookie, *jobs = run_there(stack, MAKE_JOBS.format(jobs=asked.jobs))
+        cookie, *jobs = run_there(stack, SIGN_IN + MAKE_JOBS.format(jobs=asked.jobs))
         named = dict(job.split(":") for job in jobs)
         return asyncio.run(measure(stack, cookie, named, asked))
 

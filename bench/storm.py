@@ -16,12 +16,20 @@ from statistics import median
 from bench.stack import Stack, running_stack
 
 PAGE_S = 1.0
-MAKE_PEOPLE = """
-from django.conf import settings
+SIGN_IN = """
 from importlib import import_module
+from django.conf import settings
+from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
+def sign_in(person):
+    store = import_module(settings.SESSION_ENGINE).SessionStore()
+    store[SESSION_KEY], store[BACKEND_SESSION_KEY] = str(person.pk), settings.AUTHENTICATION_BACKENDS[0]
+    store[HASH_SESSION_KEY] = person.get_session_auth_hash()
+    store.create()
+    return f"{settings.SESSION_COOKIE_NAME}={store.session_key}"
+"""
+MAKE_PEOPLE = """
 from accounts.models import Team
 from accounts.services import SCOPES, add_member, create_token, create_user
-from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
 team = Team.objects.get(name="research")
 def make(name):
     person = create_user(username=name)
@@ -29,11 +37,7 @@ def make(name):
     return person
 for number in range({people}):
     print(create_token(user=make(f"storm-{{number}}"), name="storm", scopes=list(SCOPES))[1])
-eve, store = make("eve"), import_module(settings.SESSION_ENGINE).SessionStore()
-store[SESSION_KEY], store[BACKEND_SESSION_KEY] = str(eve.pk), settings.AUTHENTICATION_BACKENDS[0]
-store[HASH_SESSION_KEY] = eve.get_session_auth_hash()
-store.create()
-print(f"{{settings.SESSION_COOKIE_NAME}}={{store.session_key}}")
+print(sign_in(make("eve")))
 """
 LIST_AND_STOP_JOBS = """
 from events.record_and_publish import SYSTEM
@@ -106,7 +110,7 @@ def main() -> int:
     parser.add_argument("--people", type=int, default=40)
     asked = parser.parse_args()
     with running_stack(notebooks=False) as stack:
-        *tokens, cookie = run_there(stack, MAKE_PEOPLE.format(people=asked.people))
+        *tokens, cookie = run_there(stack, SIGN_IN + MAKE_PEOPLE.format(people=asked.people))
         each = [tokens[number % len(tokens)] for number in range(asked.submits)]
         storm = asyncio.run(raise_storm(stack.port, each, cookie, connections=asked.connections))
         kept = run_there(stack, LIST_AND_STOP_JOBS)

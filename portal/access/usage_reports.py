@@ -48,6 +48,7 @@ def load_usage_by_day(user: User, period: Period, now: datetime) -> list[tuple[P
 
 
 def check_period(period: Period) -> None:
+    """Raise InvalidInput where it ends before it begins, or is longer than anything is kept."""
     if period.begins >= period.ends:
         raise InvalidInput([FieldError("/from", "time_not_before", {"to": period.ends.isoformat()})])
     if period.ends - period.begins > LONGEST:

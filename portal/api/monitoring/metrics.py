@@ -27,12 +27,13 @@ from monitoring.series.charts import (
     chart_team,
     list_job_span,
 )
+from monitoring.usage.report import Period
+from portal.access.usage_reports import check_period
 from portal.api.http.fields import Span
 from portal.api.jobs.jobs import find_job
 from portal.api.view import ApiView, read_query
 from portal.wording.usage import describe_gap
 
-LONGEST = timedelta(days=800)
 STEP_FOR = 360
 """Values of a line, where no step is asked for."""
 
@@ -187,10 +188,7 @@ def read_ask(query: dict[str, Any], start: datetime, end: datetime) -> Ask:
     """Return what is asked for, start and end where the query says none. Raises InvalidInput."""
     end = min(query.get("to", end), timezone.now())
     start = query.get("from", min(start, end - timedelta(minutes=1)))
-    if start >= end:
-        raise InvalidInput([FieldError("/from", "time_not_before", {"to": end.isoformat()})])
-    if end - start > LONGEST:
-        raise InvalidInput([FieldError("/from", "time_too_long", {"most_days": LONGEST.days})])
+    check_period(Period(start, end))
     step_s = query.get("step", int((end - start).total_seconds() / STEP_FOR))
     return Ask(start, end, max(step_s, 1), query.get("metrics", frozenset()))
 
