@@ -17,7 +17,7 @@ from runtimes.contract.errors import Unavailable
 from runtimes.contract.runtime import LiveView
 from scheduler.lease import RENEW_S, acquire, newest_epoch, record_success, release, renew, take_hint
 from scheduler.reconcile.actions import FencedAction, RuntimeAction
-from scheduler.reconcile.compare import Step, Stop, TaskObserved
+from scheduler.reconcile.compare import Forget, Step, Stop, TaskObserved
 from scheduler.reconcile.orphans import OrphanCleanup, load_orphans
 from scheduler.reconcile.round import AT_ONCE, reconcile_once
 
@@ -136,6 +136,9 @@ class WatchLoop:
         return step.seen is None and step.state == TaskState.LOST and self.view.is_there(step.uuid)
 
     def is_due(self, action: RuntimeAction) -> bool:
+        """Return whether to send it. An end is forgotten later: that may free a name which a start under way wants."""
+        if isinstance(action, Forget):
+            self._handed.setdefault(_key(action), time.monotonic())
         return time.monotonic() - self._handed.get(_key(action), float("-inf")) > AGAIN_S
 
     def dispatch(self, actions: Sequence[RuntimeAction], epoch: int) -> None:

@@ -45,7 +45,10 @@ ROOM_FIRST_S, ROOM_MOST_S = 30.0, 600.0
 LOCK_MOST_S = 10.0
 """Seconds that a thread waits for another one that checks the same object."""
 FRESH_S = 3.0
-"""Seconds during which the database's word that a task is not stopped spares the lookup of its tombstone."""
+"""Seconds for which the database's word that a task is not stopped, or the lookup of its tombstone, allows a start.
+
+Ends are forgotten seconds later than that (`WatchLoop.is_due`), as the name of a stopped pod is free then.
+"""
 SETTLED = ("running", "exited")
 """Phases in which an unchanged pod's view is reused, as long as its node reports."""
 TRIES = 4
@@ -111,13 +114,18 @@ class KubernetesRuntime:
         pod = build_pod(spec, self.config, {share.uuid: share.card for share in spec.gpus if share.card})
         self._wait_for_room(spec.uuid)
         namespace = self._ensure_namespace(spec.gid, spec.logins)
-        if not _is_fresh(spec) and self._get_pod(self._ensure_namespace(), spec.uuid) is not None:
-            return
         if self.config.storage is not None:
             prepare_files(spec, self.config.storage)
+        looked_at = spec.looked_at
+        if looked_at is None or time.monotonic() - looked_at > FRESH_S:
+            looked_at = time.monotonic()
+            if self._get_pod(self._ensure_namespace(), spec.uuid) is not None:
+                return
         path = f"/api/v1/namespaces/{namespace}/pods"
         handled: tuple[NextStep, ...] = ("exists", "gone", "no_room", "reject")
-        answer, _ = self.api.call("POST", path, pod, urgency=Urgency.CREATE, handles=handled)
+        answer, _ = self.api.call(
+            "POST", path, pod, urgency=Urgency.CREATE, handles=handled, not_after=looked_at + FRESH_S
+        )
         if answer.next_step == "gone":
             self._ensured.discard(namespace)
             self._logins.pop(namespace, None)
@@ -349,11 +357,6 @@ class KubernetesRuntime:
         rest = min(max(waited * 2, ROOM_FIRST_S), ROOM_MOST_S)
         self._no_room[uuid] = (time.monotonic() + rest * random.uniform(0.8, 1.2), rest)  # noqa: S311 - jitter
         return Unavailable(words)
-
-
-def _is_fresh(spec: TaskSpec) -> bool:
-    """Return whether a recent read showed no stop, so no tombstone."""
-    return spec.looked_at is not None and time.monotonic() - spec.looked_at < FRESH_S
 
 
 def _is_forgotten(pod: Pod) -> bool:

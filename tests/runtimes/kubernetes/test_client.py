@@ -71,6 +71,14 @@ def test_what_may_have_happened_is_never_asked_twice(talk, said):
     assert len(server.asked) == 1
 
 
+def test_what_the_rate_limit_held_up_for_too_long_is_not_sent(talk):
+    api, server, _ = talk((201, {}))
+    with pytest.raises(Unavailable, match="held this request up"):
+        api.call("POST", PODS, {}, not_after=time.monotonic() - 0.1)
+    assert server.asked == []
+    assert api.call("POST", PODS, {}, not_after=time.monotonic() + 60)[0].next_step == "done"
+
+
 def test_a_race_is_tried_again_with_jitter(talk):
     race = failure(409, "Conflict", "resourcequotas were modified")
     api, server, slept = talk(race, race, (201, {}))

@@ -5,6 +5,7 @@ Pods, nodes and what goes with them are plain dicts; `typed` gives the official 
 
 import json
 import logging
+import math
 import random
 import threading
 import time
@@ -144,16 +145,18 @@ class ApiServer:
         urgency: Urgency = Urgency.STATUS,
         handles: tuple[NextStep, ...] = (),
         accept: str = JSON,
+        not_after: float = math.inf,
     ) -> tuple[Answer, dict[str, Any]]:
         """Send one request; retry conflicts only.
 
-        handles: next steps to return besides "done". Raises Rejected, or a kind of Unavailable.
+        handles: next steps to return besides "done". not_after: monotonic time after which it is not sent any more,
+        as the rate limit may hold it up. Raises Rejected, or a kind of Unavailable.
         """
         if verb == "POST" and time.monotonic() < self._no_creates_until:
             raise Unavailable("The cluster lately refused us the right to create: nothing is created for a while.")
         headers = {"Accept": accept} | ({"Content-Type": content} if body is not None else {})
         for tried in range(1, TRIES + 1):
-            answer, data = self._send_whole(verb, path, body, query, headers, urgency)
+            answer, data = self._send_whole(verb, path, body, query, headers, urgency, not_after)
             if answer.next_step != "again" or tried == TRIES or "again" in handles:
                 break
             self._sleep(self._dice.uniform(0, 0.2 * tried))
@@ -245,10 +248,19 @@ class ApiServer:
             query = {**query, "continue": token}
 
     def _send_whole(
-        self, verb: str, path: str, body: Body, query: Texts, headers: Texts, urgency: Urgency
+        self,
+        verb: str,
+        path: str,
+        body: Body,
+        query: Texts,
+        headers: Texts,
+        urgency: Urgency,
+        not_after: float = math.inf,
     ) -> tuple[Answer, bytes]:
         """Send a request once and return its whole answer."""
         self._limiter.acquire(urgency)
+        if time.monotonic() > not_after:
+            raise Unavailable("The rate limit held this request up for too long.")
         credentials = self._source.current()
         answer, response = self._exchange(credentials, _serialize(credentials, verb, path, body, query, headers))
         return answer, response.data if response else b""
