@@ -18,6 +18,7 @@ from playwright.sync_api import sync_playwright
 from psycopg.pq import TransactionStatus
 from whitenoise.middleware import WhiteNoiseMiddleware
 
+from monitoring.models import ProcessNow
 from tests.local_cluster import (
     CLUSTER_LOCK,
     NO_CLUSTER,
@@ -240,6 +241,12 @@ def own_cluster(kubeconfig) -> Path:
     if not Kubectl(kubeconfig, "default")("get", "nodes", "-l", "type=kwok", "-o", "name"):
         run_cluster("up", "--kwok", "1")
     return kubeconfig
+
+
+@pytest.fixture
+def no_processes(db) -> None:
+    """What web processes of other files' tests said of themselves is gone: they outlive the rows of their own tests."""
+    ProcessNow.objects.all().delete()
 
 
 @pytest.fixture(scope="session")

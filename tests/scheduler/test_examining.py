@@ -20,7 +20,7 @@ def found() -> dict[str, installation_checks.Finding]:
 
 
 @pytest.fixture
-def rounds(settings):
+def rounds(settings, no_processes):
     """Both loops have just gone round. The database is on another disk."""
     settings.TESSERA_DISK_RESERVE_MIB = 0
     for name in installation_checks.LOOPS:

@@ -4,7 +4,6 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from monitoring.models import ProcessNow
 from scheduler.health.installation_checks import LOOPS
 from scheduler.models import Lease
 from tests import make
@@ -20,10 +19,9 @@ def shown(person, status: int = 200) -> str:
     return answer.content.decode()
 
 
-def test_an_admin_reads_what_is_broken_first_with_its_remedy():
+def test_an_admin_reads_what_is_broken_first_with_its_remedy(no_processes):
     for name in LOOPS:
         Lease.objects.create(name=name, last_ok_at=timezone.now())
-    ProcessNow.objects.all().delete()  # what processes of other tests said of themselves
     admin = make.admin()
     assert "Everything is in order." in shown(admin)
     Lease.objects.filter(name="cycle").delete()
