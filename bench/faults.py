@@ -1,7 +1,8 @@
 """kill -9 at random of web, worker, beat, Valkey and PostgreSQL while 200 short jobs run.
 
-bin/bench faults [--jobs 200] [--seed 1]. Every job must end exactly once with its own exit code, and no process of a
-job may be left over. Bounded: it stops by itself, and it signals only what its own platform started.
+bin/bench faults [--jobs 200] [--seed 1] [--no-monitoring]. Every job must end exactly once with its own exit code, and
+no process of a job may be left over. --no-monitoring: all tables of monitoring are gone meanwhile, so that whatever
+takes, keeps or judges samples fails. Bounded: it stops by itself, and it signals only what its own platform started.
 """
 
 import argparse
@@ -21,6 +22,15 @@ VICTIMS = ("web", "worker", "beat", "valkey", "postgres")
 KILL_EVERY_S = (1.5, 4.0)
 END_WITHIN_S = 420
 FINAL = {"succeeded", "failed", "cancelled"}
+ONE_IS_MANY = {"TESSERA_RATE_CALLS": "0", "TESSERA_RATE_SUBMITS": "0"}
+"""One person submits and asks here as many would."""
+BREAK_MONITORING = """
+from django.apps import apps
+from django.db import connection
+with connection.cursor() as cursor:
+    for model in apps.get_app_config("monitoring").get_models():
+        cursor.execute(f"ALTER TABLE {model._meta.db_table} RENAME TO broken_{model._meta.db_table}")
+"""
 MARK = "FAULTS_RUN"
 
 
@@ -28,10 +38,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="bin/bench faults", description=__doc__)
     parser.add_argument("--jobs", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--no-monitoring", action="store_true")
     options = parser.parse_args()
     mark = f"{os.getpid()}-{options.seed}"
-    with running_stack() as stack:
+    with running_stack(variables=ONE_IS_MANY) as stack:
         lift_limits(stack)
+        if options.no_monitoring:
+            stack.manage("shell", "-v", "0", "-c", BREAK_MONITORING)
         killer = Killer(stack, random.Random(options.seed))
         killer.start()
         wanted = submit_all(stack, options.jobs, mark)

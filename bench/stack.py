@@ -189,17 +189,21 @@ class Stack:
 
 @contextmanager
 def running_stack(
-    gpus: str = "2xV100-32GB", cluster: Mapping[str, str] | None = None, notebooks: bool = True
+    gpus: str = "2xV100-32GB",
+    cluster: Mapping[str, str] | None = None,
+    notebooks: bool = True,
+    variables: Mapping[str, str] | None = None,
 ) -> Iterator[Stack]:
     """A fresh platform on a free port, ended and removed afterwards.
 
-    notebooks: whether their environment is prepared beside it, which keeps a core busy for half a minute.
+    notebooks: whether their environment is prepared beside it, which keeps a core busy for half a minute. variables: of
+    all its processes.
     """
     with tempfile.TemporaryDirectory(prefix="tessera-stack-") as home, ExitStack() as held:
         Path(home).chmod(0o755)  # jobs run under uids of their own and must be able to pass
         if not notebooks:
             held.enter_context(nothing_prepared(Path(home) / "data"))
-        stack = Stack(Path(home) / "data", free_port(), gpus, cluster)
+        stack = Stack(Path(home) / "data", free_port(), gpus, cluster, variables)
         try:
             stack.start()
             yield stack
