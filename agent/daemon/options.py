@@ -59,6 +59,20 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         help="tell how full the disk is that this lies on, besides those of --state, --kubelet and --pods; repeatable",
     )
     parser.add_argument(
+        "--homes",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="check that a file system other than the machine's own is mounted here, as homes are; repeatable",
+    )
+    parser.add_argument(
+        "--engine",
+        type=Path,
+        metavar="SOCKET",
+        help="check that the container engine answers here: /run/containerd/containerd.sock",
+    )
+    parser.add_argument(
         "--no-cards", action="store_true", help="report no cards: only bring logs, and what tasks and machine use"
     )
     parser.add_argument(

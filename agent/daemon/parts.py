@@ -18,7 +18,7 @@ from agent.gpu.cards import Cards
 from agent.gpu.enforcement import Prober
 from agent.gpu.meter import Meter
 from agent.gpu.xid_errors import XidListener
-from agent.health.checker import Checker
+from agent.health.checker import Checker, Places
 from agent.kubelet.cdi import Keeper
 from agent.kubelet.shares import ShareWatch
 from agent.kubelet.slices import install_library, run_selftest
@@ -131,10 +131,10 @@ def build_checker(
     options: argparse.Namespace, platform: Platform, memory: SeenCards, shares: ShareWatch | None, errors: XidListener
 ) -> Checker:
     """Build what checks the health of the machine and its cards."""
-    others = [Path("/"), *(path for path in (options.kubelet, options.pods) if path is not None)]
+    disks = [Path("/"), *(path for path in (options.kubelet, options.pods) if path is not None)]
     return Checker(
-        (options.state, others),
-        count_expected=lambda: sum(not card.part_of for card in memory.cards.values()),
+        Places(options.state, disks, options.homes, options.engine),
+        list_expected=lambda: {card.uuid for card in memory.cards.values() if not card.part_of},
         read_xids=lambda: errors.counts if errors.is_listening else None,
         list_others=lambda: shares.list_others() if shares is not None else None,
         read_skew=lambda: platform.skew_s,

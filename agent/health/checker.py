@@ -1,47 +1,62 @@
-"""Checks the machine and its cards each minute. The driver is asked in a thread of its own: it may hang for ever."""
+"""Checks the machine and its cards each minute. Drivers and file servers may hang for ever: threads ask them."""
 
 import logging
-import threading
-import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from agent.health.checks import HOT_C, Check, MachineLook, check_card, check_machine
-from agent.health.looks import DriverLook, look_at_disks, look_at_driver, read_oom_kills
+from agent.health.card_checks import HOT_C, CardLook, check_bus, check_card
+from agent.health.check import Check
+from agent.health.driver_looks import DriverLook, look_at_driver
+from agent.health.host_looks import ask_engine, look_at_disks, look_at_homes, read_oom_kills
+from agent.health.lately import Lately
+from agent.health.machine_checks import MachineLook, check_machine
+from agent.health.patient_look import PatientLook
 from agent.periodic_thread import PeriodicThread
 
 log = logging.getLogger("tessera.agent.health")
 
 EVERY_S = 60.0
 PATIENCE_S = 30.0
-"""How long the driver may take."""
-LATELY_LOOKS = 10
+"""How long a driver or a file server may take."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """written: the agent's own folder. disks: others that are looked at. homes: what has to be mounted. engine: the
+    socket of the container engine, None: none is asked.
+    """
+
+    written: Path
+    disks: Sequence[Path] = ()
+    homes: Sequence[Path] = ()
+    engine: Path | None = None
 
 
 class Checker(PeriodicThread):
-    """paths: as of look_at_disks. count_expected: cards seen since boot. read_xids, list_others: as in check_card, by
-    card. read_skew: of the clock.
+    """list_expected: uuids of cards seen since boot. read_xids, list_others: as in check_card, by card. read_skew: of
+    the clock.
     """
 
     def __init__(
         self,
-        paths: tuple[Path, Sequence[Path]],
-        count_expected: Callable[[], int],
+        places: Places,
+        list_expected: Callable[[], Collection[str]],
         read_xids: Callable[[], Mapping[str, Counter[int]] | None],
         list_others: Callable[[], Mapping[str, Mapping[int, int]] | None],
         read_skew: Callable[[], float | None],
     ):
         super().__init__("health")
-        self._paths, self._count_expected = paths, count_expected
+        self._places, self._list_expected = places, list_expected
         self._read_xids, self._list_others, self._read_skew = read_xids, list_others, read_skew
-        self._asked: threading.Thread | None = None
-        self._asked_at, self._found = 0.0, DriverLook()
+        own = (Path("/"), places.written)
+        self._driver_look = PatientLook("health-driver", look_at_driver)
+        self._homes_look = PatientLook("health-homes", lambda: look_at_homes(places.homes, own))
         self._driver = ""
         self._hot: Counter[str] = Counter()
-        self._oom_kills: list[int] = []
+        self._lately = Lately()
         self._newest: list[Check] = []
         self.round = 0
         """Grows with each list of checks."""
@@ -59,46 +74,45 @@ class Checker(PeriodicThread):
         return [check.tell() for check in self._newest]
 
     def check(self) -> list[Check]:
-        silent_s = self._ask_driver()
-        found = self._found if not silent_s else DriverLook()
+        found, silent_s = self._driver_look.ask(PATIENCE_S)
+        found, expected = found or DriverLook(), self._list_expected()
         self._driver = self._driver or found.driver
+        homes, homes_silent_s = self._homes_look.ask(PATIENCE_S) if self._places.homes else (None, 0.0)
         kills = read_oom_kills()
-        self._oom_kills = [*self._oom_kills, kills][-LATELY_LOOKS:] if kills is not None else []
         machine = MachineLook(
             cards=None if found.cards is None else len(found.cards),
-            expected=self._count_expected(),
+            expected=len(expected),
             driver=found.driver,
             driver_before=self._driver,
             mismatch=found.mismatch,
             nvml_silent_s=silent_s,
             skew_s=self._read_skew(),
             oom_kills=kills,
-            oom_kills_new=self._oom_kills[-1] - self._oom_kills[0] if self._oom_kills else 0,
-            disks=look_at_disks(*self._paths),
+            oom_kills_new=self._lately.add("oom", kills),
+            disks=look_at_disks(self._places.written, self._places.disks),
+            engine=ask_engine(self._places.engine) if self._places.engine else None,
+            homes=homes,
+            homes_silent_s=homes_silent_s,
         )
-        return [*check_machine(machine), *self._check_cards(found)]
+        return [*check_machine(machine), *self._check_cards(found, expected)]
 
-    def _check_cards(self, found: DriverLook) -> list[Check]:
+    def _check_cards(self, found: DriverLook, expected: Collection[str]) -> list[Check]:
+        if found.cards is None:
+            return []
         xids, others = self._read_xids(), self._list_others()
-        checks: list[Check] = []
-        for look in found.cards or ():
-            hot = look.temperature_c is not None and look.temperature_c >= HOT_C
-            self._hot[look.uuid] = self._hot[look.uuid] + 1 if hot else 0
+        checks = check_bus(expected, {look.uuid for look in found.cards}, xids or {})
+        for look in found.cards:
             checks += check_card(
-                replace(look, hot_looks=self._hot[look.uuid]),
+                self._look_back(look),
                 None if xids is None else xids.get(look.uuid, Counter()),
                 None if others is None else others.get(look.uuid, {}),
             )
         return checks
 
-    def _ask_driver(self) -> float:
-        """Look at the cards; return how long the driver has been silent, 0 if it answers."""
-        if self._asked is None or not self._asked.is_alive():
-            self._asked_at = time.monotonic()
-            self._asked = threading.Thread(target=self._look, name="health-driver", daemon=True)
-            self._asked.start()
-        self._asked.join(PATIENCE_S)
-        return time.monotonic() - self._asked_at if self._asked.is_alive() else 0.0
-
-    def _look(self) -> None:
-        self._found = look_at_driver()
+    def _look_back(self, look: CardLook) -> CardLook:
+        """Add what only several looks show."""
+        hot = look.temperature_c is not None and look.temperature_c >= HOT_C
+        self._hot[look.uuid] = self._hot[look.uuid] + 1 if hot else 0
+        replays, recoveries = look.link_errors or (None, None)
+        fresh = self._lately.add((look.uuid, "replays"), replays), self._lately.add((look.uuid, "trained"), recoveries)
+        return replace(look, hot_looks=self._hot[look.uuid], link_errors_new=fresh)

@@ -1,24 +1,31 @@
 """What machines say of their health: kept as it is now, with its history. It informs people; nothing is done by it."""
 
+import re
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
+from django.conf import settings
 from django.db import DatabaseError, transaction
 from django.db.models import QuerySet
 from django.db.models.functions import Now
 
-from cluster.models import Gpu, Node
+from cluster.models import Agent, Gpu, Node
 from monitoring.models import CheckState, NodeCheck, NodeCheckChange
 from monitoring.samples.wire import Checked
 
 HISTORY_KEPT = timedelta(days=365)
 HEARD_FOR = timedelta(minutes=5)
 """An older word says nothing of now."""
+VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 WORST_FIRST = (CheckState.FAIL, CheckState.WARN, CheckState.UNKNOWN, CheckState.OK)
 
 
 def store_checks(node: Node, told: Sequence[Checked]) -> None:
-    """Store all checks of a machine. What is not told any more is gone; a card of another machine is ignored."""
+    """Store all checks of a machine, and that of its agent, which only we can make. What is not told any more is gone;
+    a card of another machine is ignored.
+    """
+    versions = Agent.objects.filter(node_name=node.name).values_list("report__agent", flat=True)
+    told = [*told, *(check_version(str(version or ""), settings.TESSERA_VERSION) for version in versions)]
     cards = {"", *Gpu.objects.present().filter(node=node).values_list("uuid", flat=True)}
     fresh = {(one.card, one.name): one for one in told if one.card in cards}
     with transaction.atomic():
@@ -28,6 +35,17 @@ def store_checks(node: Node, told: Sequence[Checked]) -> None:
         NodeCheck.objects.filter(node=node).update(seen_at=Now())
         for one in changed:
             _store(node, known.get((one.card, one.name)), one)
+
+
+def check_version(agent: str, platform: str) -> Checked:
+    """Judge an agent's version: an older one misses what the platform has learnt since."""
+    told, own = VERSION.match(agent), VERSION.match(platform)
+    if told is None or own is None:
+        return Checked("agent_old", "", CheckState.UNKNOWN, "The agent does not tell its version.", 0)
+    if tuple(map(int, told.groups())) >= tuple(map(int, own.groups())):
+        return Checked("agent_old", "", CheckState.OK, "", 0)
+    words = f"The agent is of version {agent[:20]}, and the platform of {platform}. Install the newer agent."
+    return Checked("agent_old", "", CheckState.WARN, words, 0)
 
 
 def list_checks(node: Node) -> list[NodeCheck]:

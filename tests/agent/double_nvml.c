@@ -12,6 +12,8 @@
  *   process I P N M  process P takes N % of card I and holds M MiB of it        used I M  M MiB of card I are in use
  *   hot I            card I has 91 degrees                  narrow I     its PCIe link has 8 of 16 lanes
  *   ecc I N          N errors that could not be corrected   pending I    a bad row is replaced at the next reset
+ *   braked I         the power brake holds it down          replays I N  its links sent N messages again each
+ *   trained I N      its links were trained again N times each
  *   slowed I         it is slowed down by its heat          blind        neither energy, clocks nor processes are told
  *   hangs            whoever asks for a temperature waits for ever
  */
@@ -199,7 +201,12 @@ CARD(int nvmlDeviceGetCurrPcieLinkWidth(void *device, unsigned int *lanes)) {
 }
 CARD(int nvmlDeviceGetMaxPcieLinkWidth(void *device, unsigned int *lanes)) { ANSWER(*lanes = 16); }
 CARD(int nvmlDeviceGetCurrentClocksEventReasons(void *device, unsigned long long *reasons)) {
-    ANSWER(*reasons = said("slowed", *(int *)device, 0) ? 0x40 : 0); /* hardware thermal slowdown */
+    int place = *(int *)device; /* hardware thermal slowdown, power brake */
+    ANSWER(*reasons = (said("slowed", place, 0) ? 0x40 : 0) | (said("braked", place, 0) ? 0x80 : 0));
+}
+CARD(int nvmlDeviceGetNvLinkErrorCounter(void *device, unsigned int link, int kind, unsigned long long *count)) {
+    if (link >= 12) return INVALID;
+    ANSWER(*count = (unsigned long long)said(kind == 0 ? "replays" : "trained", *(int *)device, 0));
 }
 CARD(int nvmlDeviceGetProcessUtilization(void *device, process_sample *samples, unsigned int *count,
                                          unsigned long long after)) {

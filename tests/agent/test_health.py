@@ -2,6 +2,8 @@
 
 import json
 import os
+import socket
+import threading
 from collections import Counter
 from pathlib import Path
 
@@ -10,12 +12,15 @@ import pytest
 from agent.client import read_skew
 from agent.gpu.xid_errors import Action, find_action, is_harmless
 from agent.health import checker as checker_module
-from agent.health.checker import Checker
-from agent.health.checks import FAIL, OK, UNKNOWN, WARN, CardLook, Disk, MachineLook, check_card, check_machine
-from agent.health.looks import look_at_disks, read_oom_kills
+from agent.health.card_checks import HEAT, POWER_BRAKE, CardLook, check_bus, check_card
+from agent.health.check import FAIL, OK, UNKNOWN, WARN
+from agent.health.checker import Checker, Places
+from agent.health.host_looks import ask_engine, look_at_disks, look_at_homes, read_oom_kills
+from agent.health.lately import Lately
+from agent.health.machine_checks import Disk, Home, MachineLook, check_machine
 from tests.runtimes.worlds import wait_for
 
-SOUND = CardLook("GPU-1", 0, (0, 0), 61, False, (16, 16), 600, {})
+SOUND = CardLook("GPU-1", 0, (0, 0), 61, 0, (16, 16), 600, {}, (0, 0))
 SAMPLES = "POST /agents/g1:samples"
 
 
@@ -47,8 +52,11 @@ def test_a_sound_card_and_machine_have_nothing():
         ({"remap": None}, "gpu_row_remap", UNKNOWN),
         ({"temperature_c": 91, "hot_looks": 4}, "gpu_hot", WARN),
         ({"temperature_c": 91, "hot_looks": 5}, "gpu_hot", FAIL),
-        ({"slowed": True}, "gpu_hot", FAIL),
-        ({"temperature_c": None, "slowed": None}, "gpu_hot", UNKNOWN),
+        ({"held_down": HEAT}, "gpu_hot", FAIL),
+        ({"held_down": POWER_BRAKE}, "gpu_power_brake", FAIL),
+        ({"link_errors": (9, 1), "link_errors_new": (3, 0)}, "gpu_nvlink_errors", WARN),
+        ({"link_errors": (9, 1), "link_errors_new": (3, 1)}, "gpu_nvlink_errors", FAIL),
+        ({"link_errors": None}, "gpu_nvlink_errors", UNKNOWN),
         ({"lanes": (8, 16)}, "gpu_pcie_width", WARN),
         ({"lanes": None}, "gpu_pcie_width", UNKNOWN),
         ({"others": {7: 900}}, "gpu_external_process", WARN),
@@ -60,6 +68,30 @@ def test_a_sound_card_and_machine_have_nothing():
 )
 def test_what_is_wrong_with_a_card_changes_one_check_alone(changed, name, state):
     assert judge(**changed) == judge() | {name: state}
+
+
+def test_a_driver_that_tells_neither_heat_nor_brake_leaves_both_unknown():
+    found = judge(temperature_c=None, held_down=None)
+    assert (found["gpu_hot"], found["gpu_power_brake"]) == (UNKNOWN, UNKNOWN)
+
+
+def test_a_card_that_answered_since_the_machine_started_and_does_no_more_is_off_its_bus():
+    checks = check_bus({"GPU-1", "GPU-2", "GPU-3"}, {"GPU-1", "GPU-9"}, {"GPU-3": Counter({79: 1})})
+    found = {check.card: check for check in checks}
+    assert {card: check.state for card, check in found.items()} == {
+        "GPU-1": OK,
+        "GPU-2": FAIL,
+        "GPU-3": FAIL,
+        "GPU-9": OK,
+    }
+    assert "XID 79" in found["GPU-3"].words and "XID" not in found["GPU-2"].words
+
+
+def test_counts_are_of_the_last_ten_looks_and_one_that_fell_began_anew():
+    lately = Lately()
+    assert [lately.add("a", count) for count in (7, 7, 9)] == [0, 0, 2]
+    assert [lately.add("a", 9) for _ in range(10)][-1] == 0
+    assert [lately.add("a", count) for count in (1, 3, None, 8, 9)] == [0, 2, 0, 0, 1]
 
 
 @pytest.mark.parametrize(
@@ -80,6 +112,11 @@ def test_what_is_wrong_with_a_card_changes_one_check_alone(changed, name, state)
         ({"skew_s": None}, "clock_skew", UNKNOWN),
         ({"oom_kills_new": 2}, "oom_kills", WARN),
         ({"oom_kills": None}, "oom_kills", UNKNOWN),
+        ({"engine": "Connection refused"}, "container_engine", FAIL),
+        ({"engine": ""}, "container_engine", OK),
+        ({"homes": [Home("/homes", True)]}, "homes_mounted", OK),
+        ({"homes": [Home("/homes", True), Home("/data", False)]}, "homes_mounted", FAIL),
+        ({"homes": None, "homes_silent_s": 31}, "homes_mounted", FAIL),
     ],
 )
 def test_what_is_wrong_with_a_machine_changes_one_check_alone(changed, name, state):
@@ -87,11 +124,15 @@ def test_what_is_wrong_with_a_machine_changes_one_check_alone(changed, name, sta
 
 
 def test_every_check_that_is_not_ok_says_a_sentence_that_the_platform_takes():
-    bad = check_card(CardLook("GPU-1", 2, (1, 1), 99, True, (8, 16), 9000, {}, 9), Counter(range(200)), {7: 9})
+    bad = check_card(
+        CardLook("GPU-1", 2, (1, 1), 99, 0xE0, (8, 16), 9000, {}, (9, 9), (9, 9), 9), Counter(range(200)), {7: 9}
+    )
     bad += check_card(CardLook("GPU-1"), None, None)
-    bad += check_machine(MachineLook(None, 8, mismatch=True, nvml_silent_s=60))
+    bad += check_machine(MachineLook(None, 8, mismatch=True, nvml_silent_s=60, engine="gone", homes_silent_s=40))
+    bad += check_machine(MachineLook(None, 8, homes=[Home("/homes", False, "Stale file handle")]))
+    bad += check_bus({"GPU-1"}, (), {})
     told = [check.tell() for check in bad if check.state != OK]
-    assert len(told) > 15 and all(0 < len(check["words"]) <= 300 for check in told)
+    assert len(told) > 20 and all(0 < len(check["words"]) <= 300 for check in told)
 
 
 @pytest.mark.parametrize(
@@ -122,16 +163,62 @@ def test_disks_are_told_once_and_only_the_agents_own_has_to_be_written(tmp_path)
     assert not any(each.read_only for each in system)
 
 
+def test_homes_are_mounted_where_another_file_system_is_than_the_machines_own(tmp_path):
+    here, system, none = look_at_homes([tmp_path, Path("/proc"), tmp_path / "none"], [tmp_path, tmp_path / "gone"])
+    assert (here.mounted, here.trouble) == (False, "") and system == Home("/proc", True)
+    assert not none.mounted and "No such file" in none.trouble
+
+
+def test_a_file_server_that_hangs_is_a_check_and_no_silent_agent(tmp_path, monkeypatch):
+    never = threading.Event()
+    monkeypatch.setattr(checker_module, "PATIENCE_S", 0.01)
+    monkeypatch.setattr(checker_module, "look_at_homes", lambda homes, own: never.wait(20))
+    checker = Checker(Places(tmp_path, homes=[tmp_path]), set, dict, dict, lambda: 0.0)
+    found = {check.name: check.state for check in checker.check()}
+    assert found["homes_mounted"] == FAIL and found["disk_full"] in (OK, WARN, FAIL)
+    never.set()
+
+
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 200 OK\r\n\r\nOK", b"\0\0\0\4", b""])
+def test_any_answer_of_an_engine_counts(tmp_path, answer):
+    """Of Docker; of one that speaks HTTP/2; of one that only hangs up."""
+    path = tmp_path / "engine.sock"
+    with socket.socket(socket.AF_UNIX) as engine:
+        engine.bind(str(path))
+        engine.listen()
+
+        def serve():
+            client, _ = engine.accept()
+            with client:
+                client.recv(1)
+                client.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        assert ask_engine(path, 5) == ""
+        thread.join()
+
+
+def test_an_engine_that_hangs_or_is_not_there_has_trouble(tmp_path):
+    path = tmp_path / "engine.sock"
+    assert "No such file" in ask_engine(path)
+    with socket.socket(socket.AF_UNIX) as engine:
+        engine.bind(str(path))
+        assert "refused" in ask_engine(path)
+        engine.listen()
+        assert "did not answer" in ask_engine(path, 0.05)
+
+
 def test_what_the_kernel_ended_is_read_where_it_counts(tmp_path):
     (tmp_path / "vmstat").write_text("nr_free 1\noom_kill 7\n")
     assert read_oom_kills(tmp_path / "vmstat") == 7 and read_oom_kills(tmp_path / "none") is None
 
 
 def test_a_driver_that_hangs_is_a_check_and_no_silent_agent(tmp_path, monkeypatch):
-    never = checker_module.threading.Event()
+    never = threading.Event()
     monkeypatch.setattr(checker_module, "PATIENCE_S", 0.01)
     monkeypatch.setattr(checker_module, "look_at_driver", lambda: never.wait(20))
-    checker = Checker((tmp_path, []), lambda: 8, dict, dict, lambda: 0.0)
+    checker = Checker(Places(tmp_path), lambda: {"GPU-1"}, dict, dict, lambda: 0.0)
     for _ in range(2):
         checker.run_once()
     found = {check["name"]: check["state"] for check in checker.tell()}
@@ -142,9 +229,12 @@ def test_a_driver_that_hangs_is_a_check_and_no_silent_agent(tmp_path, monkeypatc
 
 @pytest.mark.slow
 def test_an_agent_says_what_is_wrong_with_its_cards(machine, script):
-    machine.cards("used 0 9000", "ecc 1 3", "pending 2", "slowed 3", "narrow 4", "process 5 7 10 900", "xid 6 79")
+    machine.cards(
+        "used 0 9000", "ecc 1 3", "pending 2", "slowed 3", "narrow 4", "process 5 7 10 900", "xid 6 79", "braked 7"
+    )
     script.on(SAMPLES, (200, {"taken": 1, "next": 2, "every_s": 1}))
-    machine.start("--server", script.url, "--pods", str(machine.folder), TESSERA_AGENT_TOKEN="ten_word")
+    options = ("--homes", str(machine.folder / "none"), "--engine", str(machine.folder / "engine.sock"))
+    machine.start("--server", script.url, "--pods", str(machine.folder), *options, TESSERA_AGENT_TOKEN="ten_word")
 
     def told():
         bodies = [json.loads(body) for *_, body in script.of(SAMPLES)]
@@ -159,5 +249,8 @@ def test_an_agent_says_what_is_wrong_with_its_cards(machine, script):
         ("gpu_hot", "3"),
         ("gpu_pcie_width", "4"),
         ("gpu_external_process", "5"),
+        ("gpu_power_brake", "7"),
+        ("homes_mounted", ""),
+        ("container_engine", ""),
     }
     assert len(json.dumps(checks)) < 16_000 and os.path.exists(machine.folder)

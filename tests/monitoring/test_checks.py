@@ -5,7 +5,8 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from monitoring.checks import drop_old_changes, list_changes, list_checks, list_wrong_checks
+from cluster.models import Agent
+from monitoring.checks import check_version, drop_old_changes, list_changes, list_checks, list_wrong_checks
 from monitoring.models import NodeCheck, NodeCheckChange
 from monitoring.samples.ingest import take_samples
 from monitoring.samples.wire import read_body
@@ -42,6 +43,21 @@ def test_a_check_is_kept_with_its_words_and_failing_ones_come_first(world):
         "gpu_xid",
         "inodes",
     }  # that all is well is no news
+
+
+@pytest.mark.parametrize(
+    ("agent", "platform", "state"),
+    [("0.1.0", "0.1.0", "ok"), ("0.9.9", "0.10.0", "warn"), ("1.0.0", "0.10.0", "ok"), ("", "0.1.0", "unknown")],
+)
+def test_an_agent_older_than_the_platform_warns(agent, platform, state):
+    check = check_version(agent, platform)
+    assert (check.name, check.state) == ("agent_old", state) and bool(check.words) == (state != "ok")
+
+
+def test_the_version_that_an_agent_reported_is_judged_with_its_checks(world):
+    Agent.objects.create(node_name=world.node.name, digest=b"x", report={"agent": "0.0.9"})
+    say(world, {"name": "inodes", "state": "ok"})
+    assert states(world.node) == {"agent_old": "warn", "inodes": "ok"}
 
 
 def test_since_when_is_from_the_last_change_of_its_state_and_each_is_history(world):

@@ -6,6 +6,9 @@ CHECK_WORDS = {
     "gpu_xid": _("Errors told by the driver (XID)"),
     "gpu_ecc_uncorrected": _("Memory errors that could not be corrected"),
     "gpu_row_remap": _("Bad rows of GPU memory"),
+    "gpu_off_bus": _("Card on its bus"),
+    "gpu_power_brake": _("Power brake of the machine"),
+    "gpu_nvlink_errors": _("Errors of NVLinks"),
     "gpu_count": _("Number of cards"),
     "gpu_hot": _("Temperature of the card"),
     "gpu_pcie_width": _("Width of the PCIe link"),
@@ -18,6 +21,9 @@ CHECK_WORDS = {
     "disk_read_only": _("Disk can be written"),
     "clock_skew": _("Clock"),
     "oom_kills": _("Processes ended for want of memory"),
+    "container_engine": _("Container engine answers"),
+    "homes_mounted": _("Homes are mounted"),
+    "agent_old": _("Version of the agent"),
 }
 PART_WORDS = {"process": _("process"), "loop": _("loop"), "agent": _("agent")}
 

@@ -1,22 +1,19 @@
-"""Reads what the checks judge: cards by NVML, disks, the kernel's counts."""
+"""Reads what the checks of cards judge, by NVML."""
 
-import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeVar
 
 import pynvml
 
 from agent.gpu.cards import decode_text
+from agent.gpu.links import NVLINKS
 from agent.gpu.memory_by_process import LISTS
-from agent.health.checks import CardLook, Disk
+from agent.health.card_checks import CardLook
 
 UNCORRECTED, SINCE_BOOT = 1, 0
 """Kinds of memory errors, and of their counters, of NVML."""
-THERMAL = 0x20 | 0x40
-"""Clocks are held down by heat: by software, by hardware."""
-OOM_KILL = "oom_kill "
+REPLAY, RECOVERY = pynvml.NVML_NVLINK_ERROR_DL_REPLAY, pynvml.NVML_NVLINK_ERROR_DL_RECOVERY
 Found = TypeVar("Found")
 
 
@@ -48,31 +45,6 @@ def look_at_driver() -> DriverLook:
     return found
 
 
-def look_at_disks(written: Path, others: Iterable[Path]) -> list[Disk]:
-    """Return each disk once, by the first path on it. Others than `written` may be mounted to be read only."""
-    found: dict[int, Disk] = {}
-    for path in (written, *others):
-        try:
-            told, device = os.statvfs(path), path.stat().st_dev
-        except OSError:
-            continue
-        full = 100 - 100 * told.f_bavail // max(told.f_blocks - told.f_bfree + told.f_bavail, 1)
-        inodes = 100 - 100 * told.f_favail // told.f_files if told.f_files else 0
-        found.setdefault(
-            device, Disk(str(path), int(full), int(inodes), path == written and bool(told.f_flag & os.ST_RDONLY))
-        )
-    return list(found.values())
-
-
-def read_oom_kills(vmstat: Path = Path("/proc/vmstat")) -> int | None:
-    """Return how many processes the kernel ended for want of memory since boot."""
-    try:
-        lines = vmstat.read_text().splitlines()
-    except OSError:
-        return None
-    return next((int(line.split()[1]) for line in lines if line.startswith(OOM_KILL)), None)
-
-
 def _look_at_card(index: int) -> CardLook | None:
     try:
         handle = pynvml.nvmlDeviceGetHandleByIndex(index)
@@ -84,10 +56,11 @@ def _look_at_card(index: int) -> CardLook | None:
         _known(lambda: int(pynvml.nvmlDeviceGetTotalEccErrors(handle, UNCORRECTED, SINCE_BOOT))),
         _known(lambda: tuple(pynvml.nvmlDeviceGetRemappedRows(handle)[2:4])),
         _known(lambda: pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU)),
-        _known(lambda: bool(pynvml.nvmlDeviceGetCurrentClocksEventReasons(handle) & THERMAL)),
+        _known(lambda: int(pynvml.nvmlDeviceGetCurrentClocksEventReasons(handle))),
         _known(lambda: _read_lanes(handle)),
         _known(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle, version=pynvml.nvmlMemory_v2).used >> 20),
         _read_processes(handle),
+        _read_link_errors(handle),
     )
 
 
@@ -100,6 +73,20 @@ def _read_processes(handle: Any) -> dict[int, int] | None:
     told = (_known(partial(getattr(pynvml, name), handle)) for name in LISTS)
     lists = [found for found in told if found is not None]
     return {each.pid: (each.usedGpuMemory or 0) >> 20 for found in lists for each in found} if lists else None
+
+
+def _read_link_errors(handle: Any) -> tuple[int, int] | None:
+    """Return (messages sent again, links trained again) of all NVLinks, since the driver was loaded."""
+    found: list[tuple[int, int]] = []
+    for link in range(NVLINKS):
+        try:
+            replays, recoveries = (
+                pynvml.nvmlDeviceGetNvLinkErrorCounter(handle, link, kind) for kind in (REPLAY, RECOVERY)
+            )
+        except pynvml.NVMLError:
+            break  # no further links
+        found.append((int(replays), int(recoveries)))
+    return (sum(one for one, _ in found), sum(two for _, two in found)) if found else None
 
 
 def _known(ask: Callable[[], Found]) -> Found | None:
