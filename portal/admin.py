@@ -8,7 +8,7 @@ from django.utils.translation import gettext_lazy as _
 from accounts.models import Team, User
 from cluster.models import Agent, Enrolment, Gpu, Maintenance, Node, Pool, Window
 from images.models import Image, Login
-from monitoring.models import AlertRule, IdleRule
+from monitoring.models import AlertRule, IdleRule, Price
 from portal.console.agents import AgentAdmin, EnrolmentAdmin
 from portal.console.alerts import AlertRuleAdmin
 from portal.console.idle import IdleRuleAdmin
@@ -16,6 +16,7 @@ from portal.console.images import ImageAdmin, LoginAdmin
 from portal.console.machines import GpuAdmin, NodeAdmin, PoolAdmin, WindowAdmin
 from portal.console.maintenance import MaintenanceAdmin
 from portal.console.people import TeamAdmin, UserAdmin
+from portal.console.prices import PriceAdmin
 from portal.console.quotas import QuotaAdmin, UserLimitAdmin
 from quotas.models import Quota, UserLimit
 
@@ -23,7 +24,7 @@ SECTIONS = {
     "accounts": _("People"),
     "cluster": _("Machines"),
     "images": _("Images"),
-    "monitoring": _("Alerts and idle rules"),
+    "monitoring": _("Alerts, idle rules and prices"),
     "quotas": _("Quotas and limits"),
 }
 for label, words in SECTIONS.items():
@@ -45,3 +46,4 @@ admin.site.register(Quota, QuotaAdmin)
 admin.site.register(UserLimit, UserLimitAdmin)
 admin.site.register(AlertRule, AlertRuleAdmin)
 admin.site.register(IdleRule, IdleRuleAdmin)
+admin.site.register(Price, PriceAdmin)

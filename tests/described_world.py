@@ -22,7 +22,7 @@ from jobs.code.upload import keep_code, pack_one_file
 from jobs.models import Job
 from jobs.states import TaskState
 from monitoring.idle.rungs import Rung
-from monitoring.models import Action, Alert, AlertRule, Exemption, IdleRule, IdleWatch, Silence, Subject
+from monitoring.models import Action, Alert, AlertRule, Exemption, IdleRule, IdleWatch, Price, Silence, Subject
 from notebooks.environment import READY, environment_path
 from notebooks.models import Notebook
 from notebooks.services import create_notebook, start_notebook
@@ -62,6 +62,7 @@ SUFFICES = {
     },
     "POST /api/v1/idle-rules": {"kind": "batch"},
     "POST /api/v1/idle-rules:preview": {"kind": "batch"},
+    "POST /api/v1/prices": {"begins": "2026-01-01", "milli": 1250},
     "POST /api/v1/windows": {"lender": "dev", "borrower": "train", "begins": "20:00", "ends": "08:00"},
 }
 """Bodies that say what they must: nobody hits upon all of it at once. A job file is described as any names."""
@@ -132,6 +133,7 @@ class World:
             "silence_id": [silence.pk],
             "idle_rule_id": [idle_rule.pk],
             "exemption_id": [exemption.pk],
+            "price_id": [Price.objects.create(begins="2025-01-01", milli=1000).pk],
         }
         self.only = {
             SETTLE: {"job_id": [lost.public_id]},

@@ -45,6 +45,7 @@ PERMISSIONS: dict[str, frozenset[str]] = {
     "pool.change": frozenset({ADMIN}),
     "alert.acknowledge": frozenset({OWNER, LEAD, ADMIN}),
     "alert_rule.change": frozenset({ADMIN}),
+    "price.change": frozenset({ADMIN}),
     "platform.read": frozenset({AUDITOR, ADMIN}),
 }
 

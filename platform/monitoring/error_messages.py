@@ -16,6 +16,7 @@ FIELD_MESSAGES = {
     "metric_has_no_history": _("Nothing of this value is kept. A back-test looks at: %(known)s."),
     "nobody_is_told": _("Nobody owns a pool or the platform. Tell administrators, too."),
     "only_for_jobs": _("Only jobs hold a number of cards. Leave it out."),
+    "price_twice": _("There is such a price from %(day)s on. Delete it first, or choose another day."),
     "rule_matches_everything": _(
         "The rule would hold for every value, as no value is beyond %(least)s. Choose another threshold."
     ),
@@ -27,6 +28,7 @@ FIELD_MESSAGES = {
     "time_not_before": _("%(field)s must be before the end, %(to)s."),
     "time_too_long": _("At most %(most_days)s days can be asked for at once. Begin later, or end earlier."),
     "unknown_alert_rule": _("There is no alert rule %(got)s. GET /alert-rules lists them."),
+    "unknown_gpu_model": _("No card is of the model “%(got)s”. Choose of: %(known)s."),
     "unknown_metric": _("There is no metric “%(got)s”. Choose of: %(known)s."),
     "window_not_kept": _("Series are kept for %(most_days)s days. Ask for so many at most."),
 }
@@ -42,5 +44,6 @@ ERROR_MESSAGES = {
         "It was kept %(max)s times within a day, which is the most. Use it, or ask a lead for an exemption."
     ),
     "user_limit.alert_rules": _("There are %(used)s of at most %(limit)s alert rules. Delete one first."),
+    "user_limit.prices": _("There are %(used)s of at most %(limit)s prices. Delete old ones first."),
     "user_limit.silences": _("You have %(used)s of at most %(limit)s silences. End one first."),
 }

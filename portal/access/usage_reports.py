@@ -1,11 +1,13 @@
 """GPU time of the teams that a person sees, for page, API and CSV."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
 
 from accounts.models import User
 from common.errors import FieldError, InvalidInput
+from monitoring.costs.sums import Cost, sum_costs
 from monitoring.usage.report import Period, Sums, sum_days, sum_usage
 from portal.access.redacted_rows import team_ids_in_sight
 
@@ -16,8 +18,17 @@ MOST_DAYS = 92
 
 
 @dataclass(frozen=True)
+class Costs:
+    """Of the groups of a report, by name, of the rest and of all."""
+
+    groups: dict[str, Cost]
+    rest: Cost
+    total: Cost
+
+
+@dataclass(frozen=True)
 class UsageReport:
-    """groups: the largest first. rest: of further ones, None if there are none."""
+    """groups: the largest first. rest: of further ones, None if there are none. costs: None where no price is set."""
 
     by: str
     period: Period
@@ -25,16 +36,27 @@ class UsageReport:
     groups: dict[str, Sums]
     rest: Sums | None
     total: Sums
+    costs: Costs | None
 
 
 def load_usage_report(user: User, by: str, period: Period, now: datetime) -> UsageReport:
     """Return the GPU time of a period by key of monitoring.usage.report.GROUPS. Raises InvalidInput."""
     check_period(period)
-    found = sum_usage(by, period, now, team_ids_in_sight(user))
+    teams = team_ids_in_sight(user)
+    found = sum_usage(by, period, now, teams)
     rest = list(islice(found.values(), MOST_GROUPS, None))
     groups = dict(islice(found.items(), MOST_GROUPS))
     total = sum(found.values(), Sums())
-    return UsageReport(by, period, min(period.ends, now), groups, sum(rest, Sums()) if rest else None, total)
+    costs = _sort_costs(sum_costs(by, period, now, teams), groups)
+    return UsageReport(by, period, min(period.ends, now), groups, sum(rest, Sums()) if rest else None, total, costs)
+
+
+def _sort_costs(found: dict[str, Cost] | None, groups: Collection[str]) -> Costs | None:
+    if found is None:
+        return None
+    shown = {name: found.get(name, Cost()) for name in groups}
+    rest = sum((cost for name, cost in found.items() if name not in shown), Cost())
+    return Costs(shown, rest, sum(shown.values(), rest))
 
 
 def load_usage_by_day(user: User, period: Period, now: datetime) -> list[tuple[Period, Sums]]:

@@ -31,6 +31,7 @@ PARTS = {
     "login_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
     "exemption_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
     "idle_rule_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
+    "price_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
     "token_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
     "key_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
 }

@@ -8,7 +8,7 @@ from portal.api.cluster import agents, health, maintenance, nodes, pools, quotas
 from portal.api.events import events, notices, webhooks
 from portal.api.files import files, uploads
 from portal.api.jobs import code_uploads, efficiency, images, jobs, logs, plans
-from portal.api.monitoring import alert_rules, alerts, foreign_alerts, idle, metrics, usage
+from portal.api.monitoring import alert_rules, alerts, foreign_alerts, idle, metrics, prices, usage
 from portal.api.notebooks import notebooks
 from portal.api.people import me, ssh_keys
 
@@ -156,6 +156,8 @@ urlpatterns = [
     path("maintenance", maintenance.MaintenanceList.as_view(), name="api-maintenance-list"),
     path("maintenance/<number:maintenance_id>", maintenance.MaintenanceDetail.as_view(), name="api-maintenance"),
     path("teams/<called:name>/metrics", metrics.TeamMetrics.as_view(), name="api-team-metrics"),
+    path("prices", prices.PriceList.as_view(), name="api-prices"),
+    path("prices/<number:price_id>", prices.PriceDetail.as_view(), name="api-price"),
     path("usage", usage.Usage.as_view(), name="api-usage"),
     path("quotas", quotas.Quotas.as_view(), name="api-quotas"),
     path("queue", nodes.QueueView.as_view(), name="api-queue"),

@@ -1,5 +1,6 @@
 """Admin form fields for amounts, shown in people's units."""
 
+import re
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 
@@ -11,6 +12,7 @@ from common.resources import duration_text, memory_text, parse_cpu, parse_durati
 from portal.wording.errors import describe_field_error
 
 MOST_CARDS = 1_000_000
+MONEY = re.compile(r"[0-9]{1,7}(\.[0-9]{1,3})?")
 
 
 class AmountField(forms.CharField):
@@ -53,6 +55,11 @@ def cards(**named) -> AmountField:
     return AmountField(read=parse_cards, write=cards_text, **named)
 
 
+def money(**named) -> AmountField:
+    """Thousandths of the currency's unit, as 1.25."""
+    return AmountField(read=parse_money, write=cards_text, **named)
+
+
 def cores(**named) -> AmountField:
     """Thousandths of a core, as 8 or 0.5."""
     return AmountField(read=parse_cpu, write=cards_text, **named)
@@ -75,10 +82,18 @@ def parse_cards(text: str) -> int:
         number = Decimal(over) / (Decimal(under) if under else 1)
         milli = number * 1000
     except (InvalidOperation, ZeroDivisionError):
-        raise _bad_cards(text) from None
+        raise _bad("bad_cards", text) from None
     if not number.is_finite() or number < 0 or number > MOST_CARDS or milli != int(milli):
-        raise _bad_cards(text)
+        raise _bad("bad_cards", text)
     return int(milli)
+
+
+def parse_money(text: str) -> int:
+    """Parse to thousandths. Raises InvalidInput."""
+    if not MONEY.fullmatch(text):
+        raise _bad("bad_money", text)
+    whole, _point, part = text.partition(".")
+    return 1000 * int(whole) + int(part.ljust(3, "0"))
 
 
 def cards_text(milli: int) -> str:
@@ -87,5 +102,5 @@ def cards_text(milli: int) -> str:
     return f"{whole}.{rest:03}".rstrip("0") if rest else str(whole)
 
 
-def _bad_cards(text: str) -> InvalidInput:
-    return InvalidInput([FieldError("", "bad_cards", {"got": text[:40]})])
+def _bad(code: str, text: str) -> InvalidInput:
+    return InvalidInput([FieldError("", code, {"got": text[:40]})])

@@ -6,6 +6,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import cast
 from urllib.parse import urlencode
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.utils.formats import date_format
@@ -16,13 +17,21 @@ from django.views.decorators.http import require_safe
 
 from accounts.models import User
 from common.errors import InvalidInput
+from monitoring.costs.sums import Cost
 from monitoring.usage.report import GROUPS, Period, Sums
-from portal.access.usage_reports import UsageReport, check_period, load_usage_by_day, load_usage_report
+from portal.access.usage_reports import Costs, UsageReport, check_period, load_usage_by_day, load_usage_report
 from portal.pages.request_guards import signed_in
 from portal.partial import render_page
 from portal.wording.efficiency import show_hours
 from portal.wording.errors import describe_refusal
-from portal.wording.monitoring.usage_report import DEFINITIONS, GROUP_WORDS, PARTS, write_usage_csv
+from portal.wording.monitoring.usage_report import (
+    COST_DEFINITIONS,
+    DEFINITIONS,
+    GROUP_WORDS,
+    PARTS,
+    show_cost,
+    write_usage_csv,
+)
 
 USUAL = "30"
 UNKNOWN = "?"
@@ -51,11 +60,12 @@ def download_usage(request: HttpRequest) -> HttpResponse:
 
 @dataclass(frozen=True)
 class Row:
-    """A group, or the sum of all. href: of what it is, or ""."""
+    """A group, or the sum of all. href: of what it is, or "". cost: None where no price is set."""
 
     name: str
     sums: Sums
     href: str = ""
+    cost: Cost | None = None
 
     @property
     def hours(self) -> dict[str, str]:
@@ -63,6 +73,10 @@ class Row:
         known = ("held", "unknown") if self._is_unseen else ("held", "busy", *PARTS)
         shown = {name: show_hours(self.sums.count_hours(name)) for name in known}
         return {**dict.fromkeys(("busy", *PARTS), UNKNOWN), **shown}
+
+    @property
+    def costs(self) -> list[str]:
+        return [show_cost(self.cost, name) for name in ("held", "idle")] if self.cost else []
 
     @property
     def active_percent(self) -> str:
@@ -121,12 +135,25 @@ class UsagePage:
 
     @property
     def total(self) -> Row:
-        return Row(_("Sum"), self.report.total)
+        return Row(_("Sum"), self.report.total, cost=self.costs and self.costs.total)
 
     @property
     def rows(self) -> list[Row]:
-        rows = [Row(name or _("not known"), sums, self._link(name)) for name, sums in self.report.groups.items()]
-        return [*rows, *([Row(_("Others"), self.report.rest)] if self.report.rest else [])]
+        costs = self.costs
+        rows = [
+            Row(name or _("not known"), sums, self._link(name), costs and costs.groups[name])
+            for name, sums in self.report.groups.items()
+        ]
+        rest = self.report.rest
+        return [*rows, *([Row(_("Others"), rest, cost=costs and costs.rest)] if rest else [])]
+
+    @property
+    def costs(self) -> Costs | None:
+        return self.report.costs
+
+    @property
+    def currency(self) -> str:
+        return f" ({settings.TESSERA_CURRENCY})" if settings.TESSERA_CURRENCY else ""
 
     def _link(self, name: str) -> str:
         return f"/j/{name}/" if self.by == "job" and name else ""
@@ -218,7 +245,7 @@ class UsagePage:
 
     @property
     def definitions(self) -> dict:
-        return DEFINITIONS
+        return {**DEFINITIONS, **(COST_DEFINITIONS if self.costs else {})}
 
     @property
     def filename(self) -> str:

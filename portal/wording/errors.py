@@ -36,6 +36,7 @@ FIELD_MESSAGES = {
     "bad_idempotency_key": _(
         "The Idempotency-Key must be 1 to %(max)s visible ASCII characters. Send a UUID, for example."
     ),
+    "bad_money": _("“%(got)s” is not a valid amount. Use a number such as 2 or 1.25, with up to three places."),
     "json_not_an_object": _("The body must be a JSON object. Begin it with a brace."),
     "unknown_node": _("There is no machine “%(node)s”. Choose one of: %(known)s."),
 }

@@ -124,6 +124,8 @@ SENTENCES: dict[tuple[str, str], str | Promise] = {
     ("alert_rule", "made"): gettext_lazy("The alert rule was created"),
     ("alert_rule", "changed"): gettext_lazy("The alert rule was changed"),
     ("alert_rule", "deleted"): gettext_lazy("The alert rule was deleted"),
+    ("price", "made"): gettext_lazy("A price of GPU-hours was set"),
+    ("price", "deleted"): gettext_lazy("A price of GPU-hours was deleted"),
     ("silence", "made"): gettext_lazy("A silence was made: %(why)s"),
     ("silence", "ended"): gettext_lazy("The silence was ended"),
     **{(kind, verb): words for kind in ("job", "notebook") for verb, words in SESSIONS.items()},

@@ -171,6 +171,10 @@ API = {
     ("api-maintenance", "GET"): (401, 404, 403),
     ("api-maintenance", "PATCH"): (401, 403, 403),
     ("api-maintenance", "DELETE"): (401, 403, 403),
+    ("api-prices", "GET"): (401, 403, 403),
+    ("api-prices", "POST"): (401, 403, 403),
+    ("api-price", "GET"): (401, 403, 403),
+    ("api-price", "DELETE"): (401, 403, 403),
     ("api-usage", "GET"): (401, 200, 403),
     ("api-quotas", "GET"): (401, 200, 403),
     ("api-queue", "GET"): (401, 200, 403),
@@ -389,6 +393,7 @@ def address(name, world):
         "silence_id": world.silence.pk,
         "maintenance_id": 1,
         "window_id": 1,
+        "price_id": 1,
         "idle_rule_id": world.idle_rule.pk,
         "exemption_id": world.exemption.pk,
         "image_id": world.image.pk,
@@ -489,9 +494,8 @@ def test_no_dead_token_opens_anything_of_the_api(world, name):
 @pytest.mark.parametrize("name", SCOPED)
 def test_a_token_needs_the_scope_of_a_door_and_no_other(world, name):
     for method, needed in dict(routes())[name].callback.view_class.scopes.items():
-        person = (
-            world.admin if {"cluster:write", "metrics:scrape", *ALERTS} & set(needed) else world.ada
-        )  # nobody else plans maintenance
+        for_admins = {"cluster:write", "metrics:scrape", *ALERTS} & set(needed) or name.startswith("api-price")
+        person = world.admin if for_admins else world.ada  # nobody else plans maintenance
         without, alone = make.token(person, *set(SCOPES) - set(needed)), make.token(person, *needed)
         refused, answer = (call(method, address(name, world), token) for token in (without, alone))
         assert (refused.status_code, refused.json()["code"]) == (403, "missing_scope"), f"{method} {name}"

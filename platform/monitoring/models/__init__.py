@@ -16,6 +16,7 @@ from monitoring.models.alerts import (
 from monitoring.models.checks import CheckState, NodeCheck, NodeCheckChange, ProcessNow
 from monitoring.models.idle import Exemption, IdleRule, IdleSnooze, IdleTold, IdleTouch, IdleWatch
 from monitoring.models.now import CardNow, NodeNow, Source, TaskNow
+from monitoring.models.prices import Price
 from monitoring.models.series import FinePack, HourPack, MinutePack, Pack, PackedUntil, Sample
 from monitoring.models.usage import TaskUse, TaskUseNow
 
@@ -44,6 +45,7 @@ __all__ = [
     "NodeNow",
     "Pack",
     "PackedUntil",
+    "Price",
     "ProcessNow",
     "Sample",
     "Severity",

@@ -7,7 +7,7 @@ reaches beyond a period is active and idle in it in proportion.
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db import connection
 
@@ -58,30 +58,50 @@ class Sums:
         return Sums(**times, simulated=self.simulated or other.simulated)
 
 
+class Place(NamedTuple):
+    """What sums are of. slot: counts the periods from 0."""
+
+    slot: int
+    name: str
+    pool_id: int
+    model: str
+
+
 def sum_usage(by: str, period: Period, now: datetime, teams: Collection[int] | None) -> dict[str, Sums]:
     """Return {name: sums}, the largest first. by: key of GROUPS. teams: ids of the teams that count; None is all."""
     rows = _query(by, [period], now, teams)
-    return dict(sorted(((name, sums) for _, name, sums in rows), key=lambda row: (-row[1].held, row[0])))
+    return dict(sorted(((place.name, sums) for place, sums in rows), key=lambda row: (-row[1].held, row[0])))
 
 
 def sum_days(periods: Sequence[Period], now: datetime, teams: Collection[int] | None) -> list[Sums]:
     """Return the sums of each period, over all groups."""
     found = [Sums() for _ in periods]
-    for slot, _, sums in _query("", periods, now, teams):
-        found[slot] = sums
+    for place, sums in _query("", periods, now, teams):
+        found[place.slot] = sums
     return found
 
 
-def _query(
+def sum_places(
     by: str, periods: Sequence[Period], now: datetime, teams: Collection[int] | None
-) -> list[tuple[int, str, Sums]]:
+) -> list[tuple[Place, Sums]]:
+    """Return the sums of each period and group, apart for each pool and model."""
+    return _query(by, periods, now, teams, "h.pool_id, gpu.model")
+
+
+def _query(
+    by: str,
+    periods: Sequence[Period],
+    now: datetime,
+    teams: Collection[int] | None,
+    place: str = "0 AS pool_id, '' AS model",
+) -> list[tuple[Place, Sums]]:
     name, tables = GROUPS[by] if by else ("''", "")
     asked: dict[str, Any] = {"now": now, "teams": None if teams is None else sorted(teams)}
     asked |= {"begins": [period.begins for period in periods], "ends": [period.ends for period in periods]}
     asked |= {"first": min(asked["begins"], default=now), "last": max(asked["ends"], default=now)}
     with connection.cursor() as cursor:
-        cursor.execute(QUERY % {"name": name, "tables": tables}, asked)
-        return [(row[0] - 1, row[1], _read_sums(row[2:])) for row in cursor]
+        cursor.execute(QUERY % {"name": name, "place": place, "tables": tables}, asked)
+        return [(Place(row[0] - 1, *row[1:4]), _read_sums(row[4:])) for row in cursor]
 
 
 def _read_sums(values: Sequence[Any]) -> Sums:
@@ -93,7 +113,7 @@ MS = "floor(1000 * date_part('epoch', {}) + 0.0005)::bigint"
 """Milliseconds since 1970; half a microsecond makes up for floats."""
 QUERY = """
 WITH held AS MATERIALIZED (
-    SELECT %(name)s AS name, h.task, h.gpu_milli::bigint AS milli, gpu.simulated, h.held_from,
+    SELECT %(name)s AS name, %(place)s, h.task, h.gpu_milli::bigint AS milli, gpu.simulated, h.held_from,
         coalesce(h.released_at, %%(now)s) AS released_at,
         coalesce(newest.seen_ms, kept.seen_ms, 0) AS seen_ms,
         coalesce(newest.active_ms, kept.active_ms, 0) AS active_ms,
@@ -106,23 +126,23 @@ WITH held AS MATERIALIZED (
     WHERE h.held_from < least(%%(last)s, %%(now)s) AND coalesce(h.released_at, %%(now)s) > %%(first)s
         AND (%%(teams)s::bigint[] IS NULL OR h.team_id = ANY(%%(teams)s::bigint[]))
 ), cut AS MATERIALIZED (
-    SELECT slot, name, task, milli, simulated, seen_ms, active_ms, idle_ms, busy_ms,
+    SELECT slot, name, pool_id, model, task, milli, simulated, seen_ms, active_ms, idle_ms, busy_ms,
         [until] - [since] AS ms,
         greatest([end] - [begin], 1) AS all_ms
     FROM held JOIN unnest(%%(begins)s::timestamptz[], %%(ends)s::timestamptz[]) WITH ORDINALITY AS p(begins, ends, slot)
         ON held_from < least(ends, %%(now)s) AND released_at > begins
 ), part AS MATERIALIZED (
-    SELECT slot, name, task, milli, simulated, ms,
+    SELECT slot, name, pool_id, model, task, milli, simulated, ms,
         floor(least(seen_ms, all_ms) * (ms::float8 / all_ms))::bigint AS seen,
         floor(least(active_ms, all_ms) * (ms::float8 / all_ms))::bigint AS active,
         floor(least(idle_ms, all_ms) * (ms::float8 / all_ms))::bigint AS idle,
         floor(least(busy_ms, all_ms) * (ms::float8 / all_ms))::bigint AS busy
     FROM cut
 )
-SELECT slot, name, sum(milli * ms), sum(milli * active), sum(milli * least(idle, ms - active)),
+SELECT slot, name, pool_id, model, sum(milli * ms), sum(milli * active), sum(milli * least(idle, ms - active)),
     sum(milli * (ms - least(greatest(seen, active + idle), ms))), sum(1000 * busy), count(DISTINCT task),
     bool_or(simulated)
-FROM part GROUP BY slot, name
+FROM part GROUP BY slot, name, pool_id, model
 """
 EDGES = {
     "[until]": "least(released_at, ends)",

@@ -3,6 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
+from django.conf import settings
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework import serializers
@@ -10,7 +11,8 @@ from rest_framework.renderers import BaseRenderer, JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from monitoring.usage.report import GROUPS, Period, Sums
+from monitoring.costs.sums import Cost
+from monitoring.usage.report import GROUPS, HOUR_MILLI_MS, Period, Sums
 from portal.access.usage_reports import UsageReport, load_usage_report
 from portal.api.http.fields import Span
 from portal.api.view import ApiView, read_query
@@ -37,10 +39,19 @@ class GpuHours(serializers.Serializer):
     busy = serializers.FloatField()
 
 
+class CostShape(serializers.Serializer):
+    """In thousandths. idle_milli: of held_milli. unpriced: GPU-hours that have no price and are in neither."""
+
+    held_milli = serializers.IntegerField()
+    idle_milli = serializers.IntegerField()
+    unpriced = serializers.FloatField()
+
+
 class UsageSums(serializers.Serializer):
-    """tasks: how many held cards. simulated: whether some of the cards are."""
+    """tasks: how many held cards. simulated: whether some of the cards are. cost: null where no price is set."""
 
     gpu_hours = GpuHours()
+    cost = CostShape(allow_null=True)
     tasks = serializers.IntegerField()
     simulated = serializers.BooleanField()
 
@@ -53,11 +64,12 @@ class UsageGroup(UsageSums):
 
 class UsageAnswer(Span):
     """results: the largest first, 1,000 at most. rest: of further groups, null if there are none. complete_to: holdings
-    that go on count until then.
+    that go on count until then. currency: of costs, as the installation calls it.
     """
 
     by = serializers.ChoiceField(choices=list(GROUPS))
     complete_to = serializers.DateTimeField()
+    currency = serializers.CharField(allow_blank=True)
     results = UsageGroup(many=True)
     rest = UsageSums(allow_null=True)
     total = UsageSums()
@@ -98,17 +110,26 @@ class Usage(ApiView):
 
 
 def show_report(report: UsageReport) -> dict[str, Any]:
+    costs = report.costs
     return {
         "by": report.by,
         "from": report.period.begins,
         "to": report.period.ends,
         "complete_to": report.complete_to,
-        "results": [{"group": name, **show_sums(sums)} for name, sums in report.groups.items()],
-        "rest": None if report.rest is None else show_sums(report.rest),
-        "total": show_sums(report.total),
+        "currency": settings.TESSERA_CURRENCY,
+        "results": [
+            {"group": name, **show_sums(sums, costs and costs.groups[name])} for name, sums in report.groups.items()
+        ],
+        "rest": None if report.rest is None else show_sums(report.rest, costs and costs.rest),
+        "total": show_sums(report.total, costs and costs.total),
     }
 
 
-def show_sums(sums: Sums) -> dict[str, Any]:
+def show_sums(sums: Sums, cost: Cost | None) -> dict[str, Any]:
     hours = {name: round(hours, 6) for name, hours in list_hours(sums).items()}
-    return {"gpu_hours": hours, "tasks": sums.tasks, "simulated": sums.simulated}
+    return {"gpu_hours": hours, "cost": cost and _show_cost(cost), "tasks": sums.tasks, "simulated": sums.simulated}
+
+
+def _show_cost(cost: Cost) -> dict[str, Any]:
+    amounts = {"held_milli": cost.count("held"), "idle_milli": cost.count("idle")}
+    return {**amounts, "unpriced": round(cost.unpriced / HOUR_MILLI_MS, 6)}

@@ -3,10 +3,12 @@
 import csv
 import io
 
+from django.conf import settings
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
-from monitoring.usage.report import Sums
+from monitoring.costs.sums import Cost
+from monitoring.usage.report import HOUR_MILLI_MS, Sums
 from portal.access.usage_reports import UsageReport
 
 GROUP_WORDS: dict[str, str | Promise] = {
@@ -39,18 +41,46 @@ DEFINITIONS: dict[str | Promise, str | Promise] = {
         "A task that began before the period or went on after it is active, idle and busy in it in proportion."
     ),
 }
+COST_COLUMNS = ("held_cost", "idle_cost", "unpriced_gpu_h", "currency")
+COST_DEFINITIONS: dict[str | Promise, str | Promise] = {
+    _("Cost"): _(
+        "Held GPU-hours times the price of the pool and model on that day; a slice costs its part. Idle: the part of "
+        "it that was held and idle."
+    ),
+    "?": _("No price was set for it."),
+}
 CSV_COLUMNS = ("held", "active", "paused", "idle", "unknown", "busy")
 
 
 def write_usage_csv(report: UsageReport) -> str:
-    """Return a row for each group, with GPU-hours; what is left over is in a row without a name."""
-    text = io.StringIO()
+    """Return a row for each group, with GPU-hours, and costs where there are prices; what is left over is in a row
+    without a name.
+    """
+    text, costs = io.StringIO(), report.costs
     rows = csv.writer(text)
-    rows.writerow([report.by, *(f"{name}_gpu_h" for name in CSV_COLUMNS), "tasks", "simulated"])
-    groups = [*report.groups.items(), *([("", report.rest)] if report.rest else [])]
-    for name, sums in groups:
-        rows.writerow([name, *map(show_exactly, list_hours(sums).values()), sums.tasks, str(sums.simulated).lower()])
+    priced = COST_COLUMNS if costs else ()
+    rows.writerow([report.by, *(f"{name}_gpu_h" for name in CSV_COLUMNS), *priced, "tasks", "simulated"])
+    groups = [(name, sums, costs and costs.groups[name]) for name, sums in report.groups.items()]
+    groups += [("", report.rest, costs and costs.rest)] if report.rest else []
+    for name, sums, cost in groups:
+        hours = map(show_exactly, list_hours(sums).values())
+        rows.writerow([name, *hours, *(list_cost(cost) if cost else ()), sums.tasks, str(sums.simulated).lower()])
     return text.getvalue()
+
+
+def list_cost(cost: Cost) -> list[str]:
+    """Return the values of COST_COLUMNS, amounts with three places."""
+    amounts = [cost.count(name) for name in ("held", "idle")]
+    unpriced = show_exactly(cost.unpriced / HOUR_MILLI_MS)
+    return [*(f"{milli // 1000}.{milli % 1000:03}" for milli in amounts), unpriced, settings.TESSERA_CURRENCY]
+
+
+def show_cost(cost: Cost, name: str) -> str:
+    """Format "1,204.50", and "?" of what has no price; a sum of which a part has none is marked "+ ?"."""
+    if cost.unpriced and not cost.held:
+        return "?"
+    cents = cost.count(name, milli=10)
+    return f"{cents // 100:,}.{cents % 100:02}" + (" + ?" if cost.unpriced else "")
 
 
 def list_hours(sums: Sums) -> dict[str, float]:

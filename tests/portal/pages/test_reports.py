@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from monitoring.models import TaskUse
+from monitoring.models import Price, TaskUse
 from portal.access import usage_reports
 from portal.pages.reports import read_choice
 from quotas.models import Holding
@@ -77,6 +77,32 @@ def test_csv_has_a_row_for_each_group(cast, client):
     assert "gpu-hours-by-team-" in page["Content-Disposition"] and [
         one["team"] for one in rows_of(page.content.decode())
     ] == ["nlp"]
+
+
+def test_costs_are_told_only_where_there_is_a_price(cast, look, settings):
+    settings.TESSERA_CURRENCY = "EUR"
+    table = Api(make.token(cast.ada))
+    assert ask(cast.ada).json()["results"][0]["cost"] is None and "Cost" not in look(cast.ada, "/reports/")
+    assert "held_cost" not in rows_of(table.get("usage", Accept="text/csv").content.decode())[0]
+    admin, begins = Api(make.token(make.admin())), str(timezone.now().date() - timedelta(days=10))
+    made = admin.post("prices", {"milli": 2000, "begins": begins})
+    assert made.status_code == 201 and made.json()["currency"] == "EUR"
+    cost = ask(cast.ada).json()["total"]["cost"]
+    assert (cost["unpriced"], cost["held_milli"], cost["idle_milli"]) == (
+        0, pytest.approx(10_000, abs=20), pytest.approx(3_000, abs=20),
+    )  # fmt: skip
+    page = look(cast.ada, "/reports/")
+    assert "Cost (EUR)" in page and '<td class="num">10.00</td>' in page
+    (row,) = rows_of(table.get("usage", Accept="text/csv").content.decode())
+    assert (float(row["held_cost"]), row["currency"]) == (pytest.approx(10, abs=0.02), "EUR")
+    assert admin.delete(f"prices/{made.json()['id']}").status_code == 204
+    assert ask(cast.ada).json()["total"]["cost"] is None
+
+
+def test_what_has_no_price_is_asked_for_and_not_free(cast, look):
+    Price.objects.create(pool=cast.gpus[1].pool, begins="2026-01-01", milli=1000)
+    assert ask(cast.ada).json()["total"]["cost"]["unpriced"] == pytest.approx(5, abs=0.01)
+    assert look(cast.ada, "/reports/").count('<td class="num">?</td><td class="num">?</td>') == 2
 
 
 def test_the_page_says_how_much_was_held_and_what_of_it_is_not_known(cast, look):
