@@ -9,7 +9,7 @@ from celery import shared_task
 from django.conf import settings
 from django.core.mail import EmailMessage, get_connection
 from django.core.mail.backends.base import BaseEmailBackend
-from django.db import OperationalError, connection
+from django.db import OperationalError
 from django.urls import reverse
 from django.utils import translation
 from django.utils.translation import gettext as _
@@ -36,8 +36,6 @@ log = logging.getLogger("tessera.sending")
 @shared_task
 def send() -> None:
     """Send everything due, after warning of jobs about to end."""
-    if not connection.in_atomic_block:
-        connection.close_if_unusable_or_obsolete()
     try:
         warn_of_ends()
         send_webhooks(_is_visible, describe_for_chat)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 
 from celery import shared_task
-from django.db import DatabaseError, OperationalError, connection
+from django.db import DatabaseError, OperationalError
 from django.utils import timezone
 
 from cluster.models import Node
@@ -72,7 +72,6 @@ def reconcile() -> None:
 @shared_task
 def act(messages: list[dict]) -> None:
     """Run idempotent actions from `manage.py watch`."""
-    _leave_dead_connection()
     try:
         run_actions([decode_action(message) for message in messages], get_runtime())
     except OperationalError as away:
@@ -82,7 +81,6 @@ def act(messages: list[dict]) -> None:
 @shared_task
 def take_inventory() -> None:
     """Store nodes and cards."""
-    _leave_dead_connection()
     try:
         record_inventory(get_runtime().list_nodes())
     except Unavailable as away:
@@ -92,7 +90,6 @@ def take_inventory() -> None:
 @shared_task
 def suspect() -> None:
     """Take machines whose agent is silent out of what may start."""
-    _leave_dead_connection()
     try:
         mark_silent_nodes()
     except (StaleState, DatabaseError) as failed:  # the next beat retries
@@ -102,7 +99,6 @@ def suspect() -> None:
 @shared_task
 def sample_when_due() -> None:
     """Sample this machine where no agent does, more often while somebody watches it."""
-    _leave_dead_connection()
     sampler = get_sampler()
     try:
         if sampler is not None and claim_sample(sampler.node_name):
@@ -126,7 +122,6 @@ def sample() -> None:
 @shared_task
 def alert() -> None:
     """Judge the alert rules, and tell whom they concern."""
-    _leave_dead_connection()
     try:
         judge_alerts({"scheduler_silent_s": _count_silence()})
     except DatabaseError as failed:  # the next beat retries
@@ -136,7 +131,6 @@ def alert() -> None:
 @shared_task
 def follow_idle() -> None:
     """Look at what is held and idle, climb the ladder, and start notebooks anew that lost their GPU."""
-    _leave_dead_connection()
     try:
         watching.follow_idle()
         fulfil_wishes(_start_for_owner)
@@ -164,7 +158,6 @@ def foretell() -> None:
 @shared_task
 def sweep() -> None:
     """Delete old idempotency keys."""
-    _leave_dead_connection()
     IdempotencyKey.objects.filter(created_at__lt=steady_now() - KEYS_KEPT).delete()
 
 
@@ -176,7 +169,6 @@ def _count_silence() -> float | None:
 
 def _lead(name: str, act: Callable[[int], None]) -> None:
     """Run rounds while requested, pausing as long as the last took, to serve several requests at once."""
-    _leave_dead_connection()
     try:
         with lead(name) as epoch:
             until = time.monotonic() + TERM_S
@@ -203,12 +195,6 @@ def measure_round(loop: str) -> Iterator[None]:
         result = "ok"
     finally:
         LOOP_SECONDS.labels(loop, result).observe(time.monotonic() - began)
-
-
-def _leave_dead_connection() -> None:
-    """Close a broken connection, which Celery would reuse."""
-    if not connection.in_atomic_block:
-        connection.close_if_unusable_or_obsolete()
 
 
 def one_cycle(epoch: int) -> None:

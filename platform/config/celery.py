@@ -3,16 +3,25 @@
 import os
 from typing import Any
 
-from celery import Celery
+from celery import Celery, Task
 from celery.schedules import schedule
 from django.conf import settings
+from django.db import connection
 
 from common.steady_clock import unbroken_now
 from config.heartbeat import AliveStep, MetricsStep
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
-app = Celery("tessera")
+
+class LivelyTask(Task):
+    """A task that begins on a living connection: Celery would reuse one whose database has crashed meanwhile."""
+
+    def before_start(self, task_id: str, args: Any, kwargs: Any) -> None:
+        connection.close_if_unusable_or_obsolete()
+
+
+app = Celery("tessera", task_cls=LivelyTask)
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks(["portal", "scheduler", "monitoring", "files", "images", "notebooks"])
 app.steps["consumer"].add(AliveStep)

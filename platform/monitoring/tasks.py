@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable
 
 from celery import shared_task
-from django.db import DatabaseError, connection
+from django.db import DatabaseError
 
 from monitoring.alerts.foreign import drop_old_foreign_alerts
 from monitoring.alerts.round import drop_old_alerts
@@ -50,9 +50,7 @@ def keep() -> None:
 
 
 def _try(act: Callable[[], object]) -> None:
-    """Act on a connection that is alive; the next beat retries what fails."""
-    if not connection.in_atomic_block:
-        connection.close_if_unusable_or_obsolete()
+    """Act; the next beat retries what fails."""
     try:
         act()
     except DatabaseError as failed:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from asgiref.sync import async_to_sync
 from celery import shared_task
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models import F, Q
 from django.db.models.functions import Now
 
@@ -36,8 +36,6 @@ FOLLOW_S, LOOK_S = 0.4, 0.1
 @shared_task
 def look() -> None:
     """Keep time limits and mark the notebooks that answer as ready."""
-    if not connection.in_atomic_block:
-        connection.close_if_unusable_or_obsolete()
     until = time.monotonic() + FOLLOW_S
     keep_time()
     while mark_ready_notebooks() and time.monotonic() < until:
@@ -47,8 +45,6 @@ def look() -> None:
 @shared_task
 def sweep() -> None:
     """Remove environments of older versions, once no task from before this version's runs."""
-    if not connection.in_atomic_block:
-        connection.close_if_unusable_or_obsolete()
     if not (old := old_environments(settings.TESSERA_DATA)):
         return
     stamp = (environment_path(settings.TESSERA_DATA) / READY).stat().st_mtime
