@@ -29,6 +29,7 @@ from notebooks.services import create_notebook, start_notebook
 from tests import make
 
 IDLE_ACTS = ("snooze", "nudge", "release")
+NAMES = {"teams": "nlp", "nodes": "n1", "pools": "dev"}
 FILES = {"notes.txt": b"some text\n", "data/table.csv": b"a,b\n1,2\n"}
 AGENT_TOKEN = "ten_of-a-machine-that-comes"
 SETTLE = "POST /api/v1/jobs/{job_id}:settle"
@@ -138,7 +139,8 @@ class World:
         self.only = {
             SETTLE: {"job_id": [lost.public_id]},
             "POST /api/v1/alerts/{alert_id}:acknowledge": {"alert_id": [alerts[-1].pk]},
-            "GET /api/v1/teams/{name}/metrics": {"name": ["nlp"]},
+            **{f"GET /api/v1/{of}/{{name}}/metrics": {"name": [name]} for of, name in NAMES.items()},
+            **{f"GET /api/v1/nodes/{{name}}/checks{more}": {"name": ["n1"]} for more in ("", "/history")},
             **{f"POST /api/v1/idle/{{job_id}}:{act}": {"job_id": [running.public_id]} for act in IDLE_ACTS},
         }
         self.sent = {
