@@ -43,6 +43,7 @@ class Count:
     cpu_at: int | None = None
     read_at: int | None = None
     write_at: int | None = None
+    energy_at: int | None = None
     seen_ms: int = 0
     active_ms: int = 0
     idle_ms: int = 0
@@ -51,6 +52,7 @@ class Count:
     cpu_ms: int | None = None
     read_kib: int | None = None
     write_kib: int | None = None
+    energy_mj: int | None = None
     memory_ms: int = 0
     memory_mib_ms: int = 0
     peak_mib: int | None = None
@@ -94,7 +96,7 @@ def count_host(before: Count | None, reading: Reading) -> Count:
 
 def continue_count(before: Count) -> Count:
     """Return the count of a holding that follows another of the same task and card: only the counters go on."""
-    names = ("run", "up_ms", "at", "source", "of_card", "busy_at", "cpu_at", "read_at", "write_at")
+    names = ("run", "up_ms", "at", "source", "of_card", "busy_at", "cpu_at", "read_at", "write_at", "energy_at")
     return Count(**{name: getattr(before, name) for name in names})
 
 

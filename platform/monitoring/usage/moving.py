@@ -5,7 +5,7 @@ If it fails, the newest samples are kept all the same, and the counters catch up
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -22,6 +22,7 @@ from monitoring.samples.shares import WHOLE_MILLI
 from monitoring.samples.wire import Sampled, TaskSampled, Tick
 from monitoring.upsert import upsert
 from monitoring.usage.counting import Count, Reading, continue_count, count_card, count_host
+from monitoring.usage.energy import Holder, share_energy
 from quotas.models import Holding
 
 log = logging.getLogger("tessera.samples")
@@ -48,6 +49,28 @@ def move_uses(node: Node, run: str, ticks: Sequence[Tick]) -> None:
         log.warning("uses of %s were not moved: %s", node.name, failed)
 
 
+def _share_energy(
+    tick: Tick, run: str, at: datetime, held: Held, before: Mapping[int, Count | None], now: Mapping[int, Count | None]
+) -> dict[int, Count]:
+    """Return the counts of cards' holders with their parts of what it drew. before, now: this tick's readings."""
+    found: dict[int, Count] = {}
+    for uuid, card in tick.cards.items():
+        if (energy_mj := card.values.get("energy_mj")) is None:
+            continue
+        rows = [row for key, some in held.items() if key.card == uuid and _is_held(row := _choose(some, at)[0], at)]
+        counts = [now[row.pk] or Count("", 0, at, card.source) for row in rows]
+        holders = [
+            Holder(row.gpu_milli, before[row.pk], count, (count.run, count.up_ms) == (run, tick.up_ms))
+            for row, count in zip(rows, counts, strict=True)
+        ]
+        found |= zip((row.pk for row in rows), share_energy(holders, energy_mj), strict=True)
+    return found
+
+
+def _is_held(row: Holding, at: datetime) -> bool:
+    return row.held_from <= at and (row.released_at is None or row.released_at > at)
+
+
 def load_count(row: Use | None) -> Count | None:
     return None if row is None else Count(**{name: getattr(row, name) for name in COLUMNS})
 
@@ -58,7 +81,8 @@ def _move_uses(node: Node, run: str, ticks: Sequence[Tick]) -> None:
     moved: dict[int, Count] = {}
     now = timezone.now()
     for tick in ticks:
-        for key, reading in _list_readings(tick, run, now - timedelta(milliseconds=tick.age_ms), held):
+        at, before_tick = now - timedelta(milliseconds=tick.age_ms), known | moved
+        for key, reading in _list_readings(tick, run, at, held):
             row, earlier = _choose(held[key], reading.at)
             before = moved.get(row.pk) or known[row.pk]
             if before is None and earlier is not None:
@@ -68,6 +92,7 @@ def _move_uses(node: Node, run: str, ticks: Sequence[Tick]) -> None:
                 moved[row.pk] = count_host(before, reading)
             else:
                 moved[row.pk] = count_card(before, reading, row.gpu_compute_percent)
+        moved |= _share_energy(tick, run, at, held, before_tick, known | moved)
     upsert([TaskUseNow(holding_id=pk, **_dump(count)) for pk, count in moved.items()], "holding_id")
 
 
@@ -77,11 +102,13 @@ def find_count(holding: Holding) -> Count | None:
 
 
 def _load_holdings(node: Node, ticks: Sequence[Tick]) -> Held:
-    """Return the holdings that the ticks may be of, oldest first: a resize begins another one."""
+    """Return the holdings that the ticks may be of, oldest first: a resize begins another one. Who holds a card has a
+    part of what it draws, and who holds all of it does all that it does, also where no tick tells of their task.
+    """
     tasks = {uuid for tick in ticks for uuid in tick.tasks}
     cards = {uuid for tick in ticks for uuid in tick.cards}
-    whole = Q(gpu__uuid__in=cards, gpu_milli__gte=WHOLE_MILLI, released_at__isnull=True)
-    rows = Holding.objects.filter(Q(task__in=tasks) | whole, node=node).select_related("gpu", "use", "use_now")
+    on_cards = Q(gpu__uuid__in=cards, released_at__isnull=True)
+    rows = Holding.objects.filter(Q(task__in=tasks) | on_cards, node=node).select_related("gpu", "use", "use_now")
     found: Held = defaultdict(list)
     for row in rows.order_by("held_from", "pk"):
         found[Key(row.task, row.gpu.uuid if row.gpu is not None else None)].append(row)

@@ -111,7 +111,24 @@ def _read_sums(values: Sequence[Any]) -> Sums:
 
 MS = "floor(1000 * date_part('epoch', {}) + 0.0005)::bigint"
 """Milliseconds since 1970; half a microsecond makes up for floats."""
-QUERY = """
+EDGES = {
+    "[until]": "least(released_at, ends)",
+    "[since]": "greatest(held_from, begins)",
+    "[end]": "released_at",
+    "[begin]": "held_from",
+}
+"""Of what of a holding lies in a period, and of all of it."""
+
+
+def fill_edges(query: str) -> str:
+    """Write the names of EDGES out, as milliseconds."""
+    for edge, moment in EDGES.items():
+        query = query.replace(edge, MS.format(moment))
+    return query
+
+
+QUERY = fill_edges(
+    """
 WITH held AS MATERIALIZED (
     SELECT %(name)s AS name, %(place)s, h.task, h.gpu_milli::bigint AS milli, gpu.simulated, h.held_from,
         coalesce(h.released_at, %%(now)s) AS released_at,
@@ -144,11 +161,4 @@ SELECT slot, name, pool_id, model, sum(milli * ms), sum(milli * active), sum(mil
     bool_or(simulated)
 FROM part GROUP BY slot, name, pool_id, model
 """
-EDGES = {
-    "[until]": "least(released_at, ends)",
-    "[since]": "greatest(held_from, begins)",
-    "[end]": "released_at",
-    "[begin]": "held_from",
-}
-for edge, moment in EDGES.items():
-    QUERY = QUERY.replace(edge, MS.format(moment))
+)

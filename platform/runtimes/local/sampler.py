@@ -162,9 +162,9 @@ def build_tick(
         counted = {} if look.counted_s is None else {"age_ms": max(round(1000 * (now_s - look.counted_s)), 0)}
         shares = [*(part.tell() for part in simulated), *real]
         tasks.append({"task": look.uuid, **counted, **look.counters, "shares": [share for share in shares if share]})
-    told = [simulate_card(uuid, totals.cards.get(uuid, 0.0), found) for uuid, found in parts.items()]
-    told += real_cards.values()
     up_ms = round(1000 * (now_s - totals.began_s))
+    told = [simulate_card(uuid, totals.cards.get(uuid, 0.0), found, up_ms) for uuid, found in parts.items()]
+    told += real_cards.values()
     return {"seq": totals.seq, "age_ms": 0, "up_ms": up_ms, "cards": told, "tasks": tasks}
 
 
@@ -184,14 +184,15 @@ def follow_trace(look: TaskLook, shares: list[dict], totals: Totals, now_s: floa
     return parts
 
 
-def simulate_card(uuid: str, busy_ms: float, parts: list[Part]) -> dict:
-    """Return a simulated card with what its tasks make of it now."""
+def simulate_card(uuid: str, busy_ms: float, parts: list[Part], up_ms: int) -> dict:
+    """Return a simulated card with what its tasks make of it now. It draws its watts since the run began."""
     return {
         "uuid": uuid,
         "busy_ms": int(busy_ms),
         "used_mib": sum(part.used_mib for part in parts),
         "temperature_c": round(COOL_C + sum(part.active * part.heat_c for part in parts)),
         "power_w": round(IDLE_W + (FULL_W - IDLE_W) * sum(part.active for part in parts)),
+        "energy_mj": IDLE_W * up_ms + int((FULL_W - IDLE_W) * busy_ms),
         "source": SIMULATED,
     }
 

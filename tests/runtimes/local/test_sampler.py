@@ -67,7 +67,8 @@ def test_what_an_ended_task_did_stays_on_the_card():
 
 def test_a_card_that_nothing_uses_is_known_to_be_unused():
     assert tick_at(NOW + 60, new_totals())["cards"][0] == {
-        "uuid": FIRST, "busy_ms": 0, "used_mib": 0, "temperature_c": 34, "power_w": 45, "source": "simulated",
+        "uuid": FIRST, "busy_ms": 0, "used_mib": 0, "temperature_c": 34, "power_w": 45,
+        "energy_mj": 45 * 60_000, "source": "simulated",
     }  # fmt: skip
 
 
