@@ -5,7 +5,7 @@ from django.urls import path
 from cluster.nodes import cordon_node, drain_node, uncordon_node
 from jobs.control import hold_job, release_job, retry_job, stop_job
 from monitoring.alerts.actions import confirm_action, undo_action
-from portal.pages import apps, frame, home, reports, terminal
+from portal.pages import apps, frame, home, terminal
 from portal.pages.account import notices, ssh_keys, webhooks
 from portal.pages.account import sign_in_and_tokens as account
 from portal.pages.alerts import views as alerts
@@ -18,6 +18,7 @@ from portal.pages.jobs import submit
 from portal.pages.jobs import views as jobs
 from portal.pages.notebooks import start_progress
 from portal.pages.notebooks import views as notebooks
+from portal.pages.reports import views as reports
 
 urlpatterns = [
     path("", home.home, name="home"),
@@ -66,8 +67,9 @@ urlpatterns = [
     path("idle/<str:job_id>/exempt", idle.exempt, name="idle_exempt"),
     path("idle/exemptions/<int:exemption_id>/end", idle.end_exemption, name="exemption_end"),
     path("quota/", quota.show_quota, name="quota"),
-    path("reports/", reports.show_reports, name="reports"),
-    path("reports/usage.csv", reports.download_usage, name="reports_usage"),
+    path("reports/", reports.show_report, {"report": "usage"}, name="reports"),
+    path("reports/<str:report>/", reports.show_report, name="report"),
+    path("reports/<str:report>.csv", reports.download_report, name="report_csv"),
     path("files/", files.show_home, name="files"),
     path("files/team/<str:name>/", files.show_team, name="files_team"),
     path("files/view", files.view_file, name="file_view"),

@@ -1,7 +1,5 @@
 """API of what jobs, cards, machines, pools and teams did over a time."""
 
-import csv
-import io
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -32,6 +30,7 @@ from portal.access.usage_reports import check_period
 from portal.api.http.fields import Span
 from portal.api.jobs.jobs import find_job
 from portal.api.view import ApiView, read_query
+from portal.wording.monitoring.csv_text import write_csv
 from portal.wording.usage import describe_gap
 
 STEP_FOR = 360
@@ -93,14 +92,10 @@ class Csv(BaseRenderer):
     charset = "utf-8"
 
     def render(self, data: Any, *_: object) -> str:
-        text = io.StringIO()
-        rows = csv.writer(text)
-        lines = data["series"]
-        rows.writerow(["time", *(f"{line['name']} {line['metric']}" for line in lines)])
-        begin, step = data["from"].timestamp(), data["step_s"]
-        for slot, values in enumerate(zip(*(line["values"] for line in lines), strict=True)):
-            rows.writerow([datetime.fromtimestamp(begin + slot * step, UTC).isoformat(), *values])
-        return text.getvalue()
+        lines, begin, step = data["series"], data["from"].timestamp(), data["step_s"]
+        steps = enumerate(zip(*(line["values"] for line in lines), strict=True))
+        rows = ([datetime.fromtimestamp(begin + slot * step, UTC).isoformat(), *values] for slot, values in steps)
+        return write_csv(["time", *(f"{line['name']} {line['metric']}" for line in lines)], rows)
 
 
 class MetricsView(ApiView):

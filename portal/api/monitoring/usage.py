@@ -1,31 +1,26 @@
 """API of GPU time by team, person, pool, model or job."""
 
-from datetime import timedelta
+from datetime import datetime
 from typing import Any
 
 from django.conf import settings
-from django.utils import timezone
-from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework import serializers
-from rest_framework.renderers import BaseRenderer, JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from accounts.models import User
 from monitoring.costs.sums import Cost
 from monitoring.usage.report import GROUPS, HOUR_MILLI_MS, Period, Sums
 from portal.access.usage_reports import UsageReport, load_usage_report
 from portal.api.http.fields import Span
-from portal.api.view import ApiView, read_query
+from portal.api.monitoring.reports import ReportQuery, ReportView, describe_report
 from portal.wording.monitoring.usage_report import list_hours, write_usage_csv
 
-USUAL = timedelta(days=30)
 
-
-class UsageQuery(Span):
+class UsageQuery(ReportQuery):
     """from, to: moments or days, in UTC; the last 30 days if left out."""
 
     by = serializers.ChoiceField(choices=list(GROUPS), default="team")
-    to = serializers.DateTimeField(required=False)
 
 
 class GpuHours(serializers.Serializer):
@@ -75,38 +70,23 @@ class UsageAnswer(Span):
     total = UsageSums()
 
 
-class UsageCsv(BaseRenderer):
-    media_type = "text/csv"
-    format = "csv"
-    charset = "utf-8"
-
-    def render(self, data: Any, *_: object) -> str:
-        return write_usage_csv(data["report"])
-
-
-class UsageJson(JSONRenderer):
-    def render(self, data: Any, *args: Any, **named: Any) -> bytes:
-        return super().render(show_report(data["report"]) if "report" in data else data, *args, **named)
-
-
-class Usage(ApiView):
-    scopes = {"GET": ("reports:read",)}
+class Usage(ReportView):
     operations = {"GET": "get_usage"}
-    renderer_classes = [UsageJson, UsageCsv]
+    query = UsageQuery
 
-    @extend_schema(
-        parameters=[UsageQuery],
-        responses={
-            (200, "application/json"): UsageAnswer,
-            (200, "text/csv"): OpenApiResponse({"type": "string"}, "A row for each group."),
-        },
-    )
+    @describe_report(UsageQuery, UsageAnswer)
     def get(self, request: Request) -> Response:
         """Tell the GPU-hours of one's teams: held, active, idle and unknown."""
-        query, now = read_query(request, UsageQuery), timezone.now()
-        ends = query.get("to", now)
-        period = Period(query.get("from", ends - USUAL), ends)
-        return Response({"report": load_usage_report(request.user, query["by"], period, now)})
+        return self.answer(request)
+
+    def load(self, user: User, by: str, period: Period, now: datetime) -> UsageReport:
+        return load_usage_report(user, by, period, now)
+
+    def show(self, report: UsageReport) -> dict[str, Any]:
+        return show_report(report)
+
+    def write_csv(self, report: UsageReport) -> str:
+        return write_usage_csv(report)
 
 
 def show_report(report: UsageReport) -> dict[str, Any]:

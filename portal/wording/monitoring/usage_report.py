@@ -1,8 +1,5 @@
 """Reports of GPU time, in words and as CSV."""
 
-import csv
-import io
-
 from django.conf import settings
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
@@ -10,6 +7,7 @@ from django.utils.translation import gettext_lazy as _
 from monitoring.costs.sums import Cost
 from monitoring.usage.report import HOUR_MILLI_MS, Sums
 from portal.access.usage_reports import UsageReport
+from portal.wording.monitoring.csv_text import write_csv
 
 GROUP_WORDS: dict[str, str | Promise] = {
     "team": _("Team"),
@@ -56,16 +54,17 @@ def write_usage_csv(report: UsageReport) -> str:
     """Return a row for each group, with GPU-hours, and costs where there are prices; what is left over is in a row
     without a name.
     """
-    text, costs = io.StringIO(), report.costs
-    rows = csv.writer(text)
+    costs = report.costs
     priced = COST_COLUMNS if costs else ()
-    rows.writerow([report.by, *(f"{name}_gpu_h" for name in CSV_COLUMNS), *priced, "tasks", "simulated"])
+    columns = [report.by, *(f"{name}_gpu_h" for name in CSV_COLUMNS), *priced, "tasks", "simulated"]
     groups = [(name, sums, costs and costs.groups[name]) for name, sums in report.groups.items()]
     groups += [("", report.rest, costs and costs.rest)] if report.rest else []
-    for name, sums, cost in groups:
-        hours = map(show_exactly, list_hours(sums).values())
-        rows.writerow([name, *hours, *(list_cost(cost) if cost else ()), sums.tasks, str(sums.simulated).lower()])
-    return text.getvalue()
+    return write_csv(columns, (_list_values(*group) for group in groups))
+
+
+def _list_values(name: str, sums: Sums, cost: Cost | None) -> list[object]:
+    hours = map(show_exactly, list_hours(sums).values())
+    return [name, *hours, *(list_cost(cost) if cost else ()), sums.tasks, str(sums.simulated).lower()]
 
 
 def list_cost(cost: Cost) -> list[str]:

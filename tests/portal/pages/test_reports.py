@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from monitoring.models import Price, TaskUse
 from portal.access import usage_reports
-from portal.pages.reports import read_choice
+from portal.pages.reports.page import read_choice
 from quotas.models import Holding
 from tests import make
 from tests.api_client import Api
@@ -139,6 +139,12 @@ def test_beyond_the_most_groups_the_rest_is_one_row_and_the_sum_whole(cast, monk
 def test_long_periods_are_drawn_by_week(cast, look):
     Holding.objects.filter(task=cast.task.uuid).update(held_from=timezone.now() - timedelta(days=200))
     assert "GPU-hours by week" in look(cast.ada, f"/reports/?from={timezone.now().date() - timedelta(days=200)}")
+
+
+def test_reports_link_to_one_another_and_keep_the_period(cast, client, look):
+    page = look(cast.ada, "/reports/usage/?period=7&by=user")
+    assert re.findall(r'href="(/reports/[^"]+)" aria-current="page"', page) == ["/reports/usage/?period=7"]
+    assert [client.get(path).status_code for path in ("/reports/none/", "/reports/none.csv")] == [404, 404]
 
 
 def test_the_navigation_names_each_page_once(cast, look):

@@ -1,0 +1,71 @@
+"""What all reports of the API have: a period, a grouping, and the same as JSON and as CSV."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any, ClassVar
+
+from django.utils import timezone
+from drf_spectacular.utils import OpenApiResponse, extend_schema
+from rest_framework import serializers
+from rest_framework.renderers import BaseRenderer, JSONRenderer
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from accounts.models import User
+from monitoring.usage.report import Period
+from portal.api.http.fields import Span
+from portal.api.view import ApiView, read_query
+
+USUAL = timedelta(days=30)
+
+
+class ReportQuery(Span):
+    """from, to: moments or days, in UTC; the last 30 days if left out. Each report adds what it is summed by."""
+
+    to = serializers.DateTimeField(required=False)
+
+
+class ReportCsv(BaseRenderer):
+    media_type = "text/csv"
+    format = "csv"
+    charset = "utf-8"
+
+    def render(self, data: Any, media_type: str | None = None, context: Any = None) -> str:
+        return context["view"].write_csv(data["report"])
+
+
+class ReportJson(JSONRenderer):
+    def render(self, data: Any, media_type: str | None = None, context: Any = None) -> bytes:
+        shown = context["view"].show(data["report"]) if "report" in data else data
+        return super().render(shown, media_type, context)
+
+
+class ReportView(ApiView):
+    """query: a ReportQuery with the field `by`. Each report describes its GET by describe_report, for its answer."""
+
+    scopes = {"GET": ("reports:read",)}
+    renderer_classes = [ReportJson, ReportCsv]
+    query: ClassVar[type[ReportQuery]]
+
+    def load(self, user: User, by: str, period: Period, now: datetime) -> Any:
+        raise NotImplementedError
+
+    def show(self, report: Any) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def write_csv(self, report: Any) -> str:
+        raise NotImplementedError
+
+    def answer(self, request: Request) -> Response:
+        query, now = read_query(request, self.query), timezone.now()
+        ends = query.get("to", now)
+        period = Period(query.get("from", ends - USUAL), ends)
+        return Response({"report": self.load(request.user, query["by"], period, now)})
+
+
+def describe_report(query: type[ReportQuery], answer: type[serializers.Serializer]) -> Callable[..., Any]:
+    responses = {
+        (200, "application/json"): answer,
+        (200, "text/csv"): OpenApiResponse({"type": "string"}, "A row for each group."),
+    }
+    return extend_schema(parameters=[query], responses=responses)
