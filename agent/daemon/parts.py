@@ -15,8 +15,6 @@ from agent.daemon.options import read_token
 from agent.daemon.report import build_report, observe_cards
 from agent.daemon.sample_sender import SampleSender
 from agent.gpu.cards import Cards
-from agent.gpu.counters.gpm import GpmReader
-from agent.gpu.dcgm_fields import read_values
 from agent.gpu.enforcement import Prober
 from agent.gpu.meter import Meter
 from agent.gpu.xid_errors import XidListener
@@ -105,8 +103,7 @@ def build_share_watch(options: argparse.Namespace) -> ShareWatch | None:
 def build_exporter(shares: ShareWatch | None, errors: XidListener) -> Exporter:
     """Build what tells Prometheus of this machine."""
     list_shares = shares.list_shares if shares is not None else list
-    read = partial(read_values, GpmReader())
-    return Exporter(list_shares, lambda: errors.last if errors.is_listening else None, read)
+    return Exporter(list_shares, lambda: errors.last if errors.is_listening else None)
 
 
 def build_meter(options: argparse.Namespace, shares: ShareWatch | None) -> Meter:

@@ -1,4 +1,4 @@
-"""GPU time of the teams that a person sees, for page, API and CSV."""
+"""GPU time and energy of the teams that a person sees, for page, API and CSV."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -8,6 +8,7 @@ from itertools import islice
 from accounts.models import User
 from common.errors import FieldError, InvalidInput
 from monitoring.costs.sums import Cost, sum_costs
+from monitoring.usage.energy_report import Energy, sum_energy
 from monitoring.usage.report import Period, Sums, sum_days, sum_usage
 from portal.access.redacted_rows import team_ids_in_sight
 
@@ -67,6 +68,33 @@ def load_usage_by_day(user: User, period: Period, now: datetime) -> list[tuple[P
         parts.append(Period(at, min(at + step, period.ends)))
         at += step
     return list(zip(parts, sum_days(parts, now, team_ids_in_sight(user)), strict=True))
+
+
+@dataclass(frozen=True)
+class EnergyReport:
+    """As UsageReport, of what held cards drew."""
+
+    by: str
+    period: Period
+    complete_to: datetime
+    groups: dict[str, Energy]
+    rest: Energy | None
+    total: Energy
+
+
+def load_energy_report(user: User, by: str, period: Period, now: datetime) -> EnergyReport:
+    """Return what held cards drew in a period by key of ENERGY_GROUPS. Raises InvalidInput."""
+    check_period(period)
+    found = sum_energy(by, period, now, team_ids_in_sight(user))
+    rest = list(islice(found.values(), MOST_GROUPS, None))
+    return EnergyReport(
+        by,
+        period,
+        min(period.ends, now),
+        dict(islice(found.items(), MOST_GROUPS)),
+        sum(rest, Energy()) if rest else None,
+        sum(found.values(), Energy()),
+    )
 
 
 def check_period(period: Period) -> None:

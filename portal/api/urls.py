@@ -8,7 +8,7 @@ from portal.api.cluster import agents, health, maintenance, nodes, pools, quotas
 from portal.api.events import events, notices, webhooks
 from portal.api.files import files, uploads
 from portal.api.jobs import code_uploads, efficiency, images, jobs, logs, plans
-from portal.api.monitoring import alert_rules, alerts, foreign_alerts, idle, metrics, prices, usage
+from portal.api.monitoring import alert_rules, alerts, day_use, energy, foreign_alerts, idle, metrics, prices, usage
 from portal.api.notebooks import notebooks
 from portal.api.people import me, ssh_keys
 
@@ -158,6 +158,8 @@ urlpatterns = [
     path("teams/<called:name>/metrics", metrics.TeamMetrics.as_view(), name="api-team-metrics"),
     path("prices", prices.PriceList.as_view(), name="api-prices"),
     path("prices/<number:price_id>", prices.PriceDetail.as_view(), name="api-price"),
+    path("reports/day", day_use.DayUseView.as_view(), name="api-report-day"),
+    path("reports/energy", energy.EnergyReportView.as_view(), name="api-report-energy"),
     path("usage", usage.Usage.as_view(), name="api-usage"),
     path("quotas", quotas.Quotas.as_view(), name="api-quotas"),
     path("queue", nodes.QueueView.as_view(), name="api-queue"),

@@ -175,6 +175,8 @@ API = {
     ("api-prices", "POST"): (401, 403, 403),
     ("api-price", "GET"): (401, 403, 403),
     ("api-price", "DELETE"): (401, 403, 403),
+    ("api-report-day", "GET"): (401, 200, 403),
+    ("api-report-energy", "GET"): (401, 200, 403),
     ("api-usage", "GET"): (401, 200, 403),
     ("api-quotas", "GET"): (401, 200, 403),
     ("api-queue", "GET"): (401, 200, 403),

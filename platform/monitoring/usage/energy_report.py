@@ -39,6 +39,12 @@ class Energy:
         """None is not known."""
         return self.drawn / KWH_MJ if self.is_known else None
 
+    @property
+    def watts(self) -> float | None:
+        """Return the mean of a whole card, while it was held and known."""
+        known = self.held - self.unmetered
+        return 1000 * self.drawn / known if known else None
+
     def __add__(self, other: "Energy") -> "Energy":
         return Energy(
             self.drawn + other.drawn,

@@ -8,12 +8,14 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from accounts.models import User
+from portal.pages.reports.day import DayPage
+from portal.pages.reports.energy import EnergyPage
 from portal.pages.reports.page import ReportPage
 from portal.pages.reports.usage import UsagePage
 from portal.pages.request_guards import signed_in
 from portal.partial import render_page
 
-REPORTS: dict[str, type[ReportPage]] = {"usage": UsagePage}
+REPORTS: dict[str, type[ReportPage]] = {"usage": UsagePage, "day": DayPage, "energy": EnergyPage}
 """{its name in addresses: page}, in the order of the tabs."""
 
 
