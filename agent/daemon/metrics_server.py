@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from agent.daemon.report import VERSION
-from agent.gpu.dcgm_fields import FIELDS, PREFIX, XID_ERRORS, CardValues, Field, read_values
+from agent.gpu.dcgm_fields import FIELDS, PREFIX, PROFILED, PROFILED_PREFIX, XID_ERRORS, CardValues, Field
 
 log = logging.getLogger("tessera.agent")
 
@@ -27,7 +27,7 @@ class Exporter:
         self,
         list_shares: Callable[[], list[dict[str, Any]]],
         read_xids: Callable[[], Mapping[str, int] | None],
-        read: Callable[[], tuple[str, list[CardValues]]] = read_values,
+        read: Callable[[], tuple[str, list[CardValues]]],
         clock: Callable[[], float] = time.monotonic,
     ):
         self._list_shares, self._read_xids, self._read, self._clock = list_shares, read_xids, read, clock
@@ -50,6 +50,9 @@ class Exporter:
         for field in FIELDS:
             told = [(_label(card, common), card.values[field.name]) for card in cards if field.name in card.values]
             yield from _render(PREFIX + field.name, field, told)
+        for field in PROFILED.values():
+            told = [(_label(card, common), card.profiled[field.name]) for card in cards if field.name in card.profiled]
+            yield from _render(PROFILED_PREFIX + field.name, field, told)
         if (xids := self._read_xids()) is not None:
             told = [(_label(card, common), float(xids.get(card.uuid, 0))) for card in cards]
             yield from _render(PREFIX + XID_ERRORS.name, XID_ERRORS, told)
@@ -79,10 +82,10 @@ class Exporter:
         return min((busy_ms - before[1]) / (now - before[0]) / 10, 100.0)
 
 
-INFO = Field("", "The agent's version.", lambda _: 1)
-SHARE_PERCENT = Field("", "Part of the card's time that a task took since the reading before, in percent.", lambda _: 0)
-SHARE_SECONDS = Field("", "Time of the card that a task took.", lambda _: 0, counter=True)
-SHARE_MEMORY = Field("", "GPU memory of a task on the card.", lambda _: 0)
+INFO = Field("", "The agent's version.")
+SHARE_PERCENT = Field("", "Part of the card's time that a task took since the reading before, in percent.")
+SHARE_SECONDS = Field("", "Time of the card that a task took.", counter=True)
+SHARE_MEMORY = Field("", "GPU memory of a task on the card.")
 
 
 def serve_metrics(host: str, port: int, render: Callable[[], str]) -> ThreadingHTTPServer:

@@ -15,6 +15,8 @@ from agent.daemon.options import read_token
 from agent.daemon.report import build_report, observe_cards
 from agent.daemon.sample_sender import SampleSender
 from agent.gpu.cards import Cards
+from agent.gpu.counters.gpm import GpmReader
+from agent.gpu.dcgm_fields import read_values
 from agent.gpu.enforcement import Prober
 from agent.gpu.meter import Meter
 from agent.gpu.xid_errors import XidListener
@@ -103,7 +105,8 @@ def build_share_watch(options: argparse.Namespace) -> ShareWatch | None:
 def build_exporter(shares: ShareWatch | None, errors: XidListener) -> Exporter:
     """Build what tells Prometheus of this machine."""
     list_shares = shares.list_shares if shares is not None else list
-    return Exporter(list_shares, lambda: errors.last if errors.is_listening else None)
+    read = partial(read_values, GpmReader())
+    return Exporter(list_shares, lambda: errors.last if errors.is_listening else None, read)
 
 
 def build_meter(options: argparse.Namespace, shares: ShareWatch | None) -> Meter:

@@ -3,6 +3,7 @@
 Source of names and units: field identifiers in NVIDIA's DCGM API reference. What NVML does not tell is absent.
 """
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -10,33 +11,35 @@ from typing import Any
 import pynvml
 
 from agent.gpu.cards import NoAnswer, decode_text, open_nvml
+from agent.gpu.counters.gpm import RATES, RATIOS, GpmReader, Means
 from agent.gpu.links import read_bus_id
 from agent.gpu.mig_instances import is_cut
 
-PREFIX = "DCGM_FI_DEV_"
+PREFIX, PROFILED_PREFIX = "DCGM_FI_DEV_", "DCGM_FI_PROF_"
 CORRECTED, UNCORRECTED, SINCE_BOOT = 0, 1, 0
 """Kinds of memory errors, and of their counters, of NVML."""
 
 
 @dataclass(frozen=True)
 class Field:
-    """A value of a card. read: asks NVML. counter: it only grows."""
+    """A value of a card. read: asks NVML, None where it is not asked for this alone. counter: it only grows."""
 
     name: str
     words: str
-    read: Callable[[Any], float]
+    read: Callable[[Any], float] | None = None
     counter: bool = False
 
 
 @dataclass(frozen=True)
 class CardValues:
-    """What a card tells now: {name of a field: value}."""
+    """What a card tells now: {name of a field: value}. profiled: the same of PROFILED."""
 
     index: int
     uuid: str
     product: str
     bus: str
     values: dict[str, float]
+    profiled: dict[str, float] = dataclasses.field(default_factory=dict)
 
 
 FIELDS = (
@@ -96,23 +99,38 @@ FIELDS = (
         lambda card: pynvml.nvmlDeviceGetRemappedRows(card)[3],
     ),
 )
-XID_ERRORS = Field("XID_ERRORS", "Number of the last error that the driver told, 0 if none was heard.", lambda card: 0)
+PROFILED = {
+    "graphics": Field("GR_ENGINE_ACTIVE", "Part of the time in which any engine of compute or graphics was active."),
+    "sm": Field("SM_ACTIVE", "Part of the time in which a multiprocessor had work, of all of them."),
+    "tensor": Field("PIPE_TENSOR_ACTIVE", "Part of the time in which tensor cores were active."),
+    "dram": Field("DRAM_ACTIVE", "Part of the memory's bandwidth that was used."),
+    "pcie_tx": Field("PCIE_TX_BYTES", "Sent over PCIe, in bytes a second."),
+    "pcie_rx": Field("PCIE_RX_BYTES", "Received over PCIe, in bytes a second."),
+    "nvlink_tx": Field("NVLINK_TX_BYTES", "Sent over NVLink, in bytes a second."),
+    "nvlink_rx": Field("NVLINK_RX_BYTES", "Received over NVLink, in bytes a second."),
+}
+"""By name of GPM's metrics: means since the reading before, where the card has GPM."""
+SCALES = {**dict.fromkeys(RATIOS, 0.01), **dict.fromkeys(RATES, 2.0**20)}
+XID_ERRORS = Field("XID_ERRORS", "Number of the last error that the driver told, 0 if none was heard.")
 
 
-def read_values() -> tuple[str, list[CardValues]]:
-    """Return (the driver's version, what each answering card tells). Nothing without a driver that answers."""
+def read_values(gpm: GpmReader) -> tuple[str, list[CardValues]]:
+    """Return (the driver's version, what each answering card tells). Nothing without a driver that answers.
+
+    gpm: keeps what the next reading is compared with.
+    """
     try:
         with open_nvml() as answers:
             if not answers:
                 return "", []
             driver = decode_text(pynvml.nvmlSystemGetDriverVersion())
-            found = (_read_card(index) for index in range(pynvml.nvmlDeviceGetCount()))
+            found = (_read_card(index, gpm) for index in range(pynvml.nvmlDeviceGetCount()))
             return driver, [card for card in found if card is not None]
     except NoAnswer:
         return "", []
 
 
-def _read_card(index: int) -> CardValues | None:
+def _read_card(index: int, gpm: GpmReader) -> CardValues | None:
     try:
         handle = pynvml.nvmlDeviceGetHandleByIndex(index)
         uuid, product = (decode_text(ask(handle)) for ask in (pynvml.nvmlDeviceGetUUID, pynvml.nvmlDeviceGetName))
@@ -121,13 +139,19 @@ def _read_card(index: int) -> CardValues | None:
         return None
     values = {}
     for field in FIELDS:
-        if field.name.endswith("_UTIL") and is_cut(handle):
+        if field.read is None or (field.name.endswith("_UTIL") and is_cut(handle)):
             continue  # of a card that is cut NVML tells no activity
         try:
             values[field.name] = float(field.read(handle))
         except pynvml.NVMLError:
             continue
-    return CardValues(place, uuid, product, bus, values)
+    return CardValues(place, uuid, product, bus, values, profile(gpm.read(uuid, handle)))
+
+
+def profile(means: Means | None) -> dict[str, float]:
+    """Return GPM's means under the names of PROFILED, in its units."""
+    found = {} if means is None else means.values
+    return {PROFILED[name].name: value * SCALES[name] for name, value in found.items()}
 
 
 def _read_clock(handle: Any, kind: int) -> int:

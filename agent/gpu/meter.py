@@ -2,19 +2,26 @@
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
 from agent.gpu.busy_total import MEASURED, BusyTotal, add_samples
+from agent.gpu.counters.gpm import GpmReader, add_means
 from agent.gpu.samples import Sample, take_samples
 
 SIMULATED = "simulated"
 TOLD = ("used_mib", "temperature_c", "power_w", "clock_mhz", "energy_mj")
 """As NVML tells them. Energy is a total since the driver was loaded."""
+WORKED = {"sm": "sm_ms", "tensor": "tensor_ms", "dram": "dram_ms"}
+"""{what GPM tells: our total of it}."""
 
 
 class Meter:
-    """One run of ticks. simulated: what NVML tells here are no real cards. list_tasks: what tasks take of them."""
+    """One run of ticks. simulated: what NVML tells here are no real cards. list_tasks: what tasks take of them.
+
+    look: None looks at this machine's cards, with what only GPM tells of them.
+    """
 
     def __init__(
         self,
@@ -22,13 +29,15 @@ class Meter:
         *,
         simulated: bool = False,
         clock: Callable[[], float] = time.monotonic,
-        look: Callable[[], list[Sample]] = take_samples,
+        look: Callable[[], list[Sample]] | None = None,
         list_tasks: Callable[[], list[dict[str, Any]]] = list,
     ):
         self.run = f"{boot_id}/{uuid4().hex[:8]}"
-        self._simulated, self._clock, self._look, self._list_tasks = simulated, clock, look, list_tasks
+        self._simulated, self._clock, self._list_tasks = simulated, clock, list_tasks
+        self._look = look or partial(take_samples, GpmReader())
         self._began, self._seq = clock(), 0
         self._totals: dict[str, BusyTotal] = {}
+        self._worked: dict[str, dict[str, float]] = {}
 
     def take(self) -> tuple[float, dict[str, Any]]:
         """Return (when, by the clock; the tick without its age)."""
@@ -46,6 +55,9 @@ class Meter:
         card, total = build_card(sample, self._totals.get(uuid))
         if total is not None:
             self._totals[uuid] = total
+        if (means := sample.get("means")) is not None:
+            worked = self._worked[uuid] = add_means(self._worked.get(uuid, {}), means)
+            card |= {WORKED[name]: int(worked[name]) for name in means.values if name in WORKED}
         return card | {"source": SIMULATED} if self._simulated else card
 
 
@@ -54,4 +66,5 @@ def build_card(sample: Sample, before: BusyTotal | None) -> tuple[dict[str, Any]
     total = add_samples(before, sample["utilization"], time.clock_gettime(time.CLOCK_BOOTTIME))
     told = {name: value for name in TOLD if (value := sample.get(name)) is not None}
     busy = {} if total is None else {"busy_ms": int(total.busy_ms)}
-    return {"uuid": sample["uuid"], **busy, **told, "source": total.source if total else MEASURED}, total
+    counted = sample.get("counters", {})
+    return {"uuid": sample["uuid"], **busy, **told, **counted, "source": total.source if total else MEASURED}, total

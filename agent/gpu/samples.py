@@ -6,6 +6,8 @@ from typing import Any
 import pynvml
 
 from agent.gpu.cards import NoAnswer, decode_text, open_nvml
+from agent.gpu.counters.fields import read_counters
+from agent.gpu.counters.gpm import GpmReader
 from agent.gpu.mig_instances import is_cut, list_instances
 from agent.gpu.share_busy import read_process_samples
 
@@ -14,31 +16,35 @@ Sample = dict[str, Any]
 
 def report_samples() -> list[Sample]:
     """Return what each answering card and instance tells now; unknown values are None."""
-    return _ask_each(_sample)
+    return _ask_each(lambda handle, _: _sample(handle))
 
 
-def take_samples() -> list[Sample]:
+def take_samples(gpm: GpmReader | None = None) -> list[Sample]:
     """As `report_samples`, with clock_mhz, energy_mj, `utilization`: (microseconds since 1970, percent) of the last
-    seconds, if known, and `processes`: the same of processes, None if they are not told.
+    seconds, if known, `processes`: the same of processes, None if they are not told, `counters` (counters/fields.py),
+    and `means`: what `gpm` tells since its look before.
     """
-    return _ask_each(_sample_with_utilization)
+    return _ask_each(lambda handle, card: _sample_in_full(handle, card, gpm))
 
 
-def _ask_each(ask: Callable[[Any], Sample | None]) -> list[Sample]:
+def _ask_each(ask: Callable[[Any, Any], Sample | None]) -> list[Sample]:
+    """ask: called with a card or an instance, and the instance's card."""
     try:
         with open_nvml() as answers:
             handles = _handles() if answers else []
-            return [sample for handle in handles if (sample := ask(handle)) is not None]
+            return [sample for handle, card in handles if (sample := ask(handle, card)) is not None]
     except NoAnswer:
         return []
 
 
-def _handles() -> list[Any]:
-    found = []
+def _handles() -> list[tuple[Any, Any]]:
+    """Return cards, and instances with their card."""
+    found: list[tuple[Any, Any]] = []
     for index in range(pynvml.nvmlDeviceGetCount()):
         try:
-            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-            found += [handle, *(list_instances(handle) if is_cut(handle) else ())]
+            card = pynvml.nvmlDeviceGetHandleByIndex(index)
+            parts = list_instances(card) if is_cut(card) else ()
+            found += [(card, None), *((part, card) for part in parts)]
         except pynvml.NVMLError:
             continue
     return found
@@ -58,13 +64,21 @@ def _sample(handle: Any) -> Sample | None:
     }
 
 
-def _sample_with_utilization(handle: Any) -> Sample | None:
+def _sample_in_full(handle: Any, card: Any, gpm: GpmReader | None) -> Sample | None:
+    """card: of an instance, whose counters are nobody's but the card's."""
     sample = _sample(handle)
-    return sample and sample | {
+    if sample is None:
+        return None
+    means = None
+    if gpm is not None:
+        means = gpm.read(sample["uuid"], handle) if card is None else gpm.read(sample["uuid"], card, handle)
+    return sample | {
         "clock_mhz": _read_or_none(lambda: pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM)),
         "energy_mj": _read_or_none(lambda: pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)),
         "utilization": _read_utilization(handle),
         "processes": read_process_samples(handle, 0),
+        "counters": read_counters(handle) if card is None else {},
+        "means": means,
     }
 
 

@@ -17,9 +17,10 @@ from cluster.models import Gpu, Node
 from jobs.models import Job, Task
 from monitoring.models import CardNow, NodeNow, TaskNow
 from monitoring.samples.growth import scale_to_share
+from monitoring.samples.history import tell_card
 from monitoring.samples.newest import KNOWN_FOR
-from monitoring.series.charts import METRICS
 from monitoring.series.keys import Kind
+from monitoring.series.metrics import METRICS, Metric
 
 JOB = re.compile(r"job-([1-9][0-9]{0,17})")
 CARD = re.compile(r"gpu-(.{1,100})")
@@ -120,13 +121,17 @@ def _read_tasks(subject: Subject, rows: list[TaskNow]) -> Tick:
 
 
 def _read_card(subject: Subject, row: CardNow) -> Tick:
-    values = {
-        "gpu_busy_percent": row.busy_percent,
-        "gpu_memory_mib": row.used_mib,
-        "temperature_c": row.temperature_c,
-        "power_w": row.power_w,
-    }
-    return Tick(subject, row.at, {f"card:{row.gpu.uuid}": values})
+    told = tell_card(row)
+    known = {metric: told[metric.column] for metric in METRICS[Kind.CARD] if _is_told(metric, told)}
+    return Tick(subject, row.at, {f"card:{row.gpu.uuid}": _scale(known)})
+
+
+def _is_told(metric: Metric, told: Mapping[str, int | None]) -> bool:
+    return not metric.optional or told[metric.column] is not None
+
+
+def _scale(known: Mapping[Metric, float | None]) -> Values:
+    return {metric.name: None if value is None else round(value * metric.scale, 4) for metric, value in known.items()}
 
 
 def _load_machines(nodes: Mapping[int, Subject]) -> list[Tick]:
@@ -144,8 +149,7 @@ def _load_machines(nodes: Mapping[int, Subject]) -> list[Tick]:
 
 
 def _read_machine(use: dict) -> Values:
-    known = {metric: use.get(metric.column) for metric in METRICS[Kind.NODE]}
-    return {metric.name: None if value is None else value * metric.scale for metric, value in known.items()}
+    return _scale({metric: use.get(metric.column) for metric in METRICS[Kind.NODE]})
 
 
 def _load_tasks(job_ids: Collection[int]) -> list[TaskNow]:

@@ -145,6 +145,39 @@ CARD_CHARTS = (
         gettext_lazy("Mean of {count}: {mean}, peak {max}."),
     ),
 )
+CARD_COUNTER_CHARTS = (
+    Chart(
+        ("sm_percent", "tensor_percent", "dram_percent"),
+        gettext_lazy("At work in the card"),
+        gettext_lazy("Multiprocessors: mean {mean}, busiest {max}, measured {seen} of the time."),
+        gettext_lazy("Multiprocessors of {count}: mean {mean}, busiest {max}."),
+        names=(gettext_lazy("multiprocessors"), gettext_lazy("tensor cores"), gettext_lazy("memory bandwidth")),
+        top=100,
+    ),
+    Chart(
+        ("pcie_rx_kib_s", "pcie_tx_kib_s"),
+        gettext_lazy("PCIe"),
+        gettext_lazy("Received: mean {mean}, peak {max}."),
+        gettext_lazy("Received by each of {count}: mean {mean}, peak {max}."),
+        names=(gettext_lazy("received"), gettext_lazy("sent")),
+    ),
+    Chart(
+        ("nvlink_rx_kib_s", "nvlink_tx_kib_s"),
+        gettext_lazy("NVLink"),
+        gettext_lazy("Received: mean {mean}, peak {max}."),
+        gettext_lazy("Received by each of {count}: mean {mean}, peak {max}."),
+        names=(gettext_lazy("received"), gettext_lazy("sent")),
+    ),
+    Chart(
+        ("throttle_power_percent", "throttle_heat_percent", "throttle_brake_percent"),
+        gettext_lazy("Clocks held down"),
+        gettext_lazy("By the power limit: {mean} of the time, at most {max}."),
+        gettext_lazy("By the power limit, of {count}: {mean} of the time, at most {max}."),
+        names=(gettext_lazy("power limit"), gettext_lazy("heat"), gettext_lazy("power brake")),
+        top=100,
+    ),
+)
+"""A chart is there only where something of it is known."""
 MACHINE_CHARTS = (
     *CARD_CHARTS,
     replace(CPU, limit=gettext_lazy("machine {limit}")),
@@ -167,7 +200,7 @@ POOL_CHARTS = (
 def chart_card(uuid: str) -> ChartSet:
     """Return the curves of a card."""
     url = reverse("api-gpu-metrics", args=[uuid])
-    return ChartSet(urls=[url], charts=CARD_CHARTS, ranges=list_ranges(), watch=f"gpu-{uuid}")
+    return ChartSet(urls=[url], charts=(*CARD_CHARTS, *CARD_COUNTER_CHARTS), ranges=list_ranges(), watch=f"gpu-{uuid}")
 
 
 def chart_machine(name: str) -> ChartSet:

@@ -15,6 +15,8 @@
  *   braked I         the power brake holds it down          replays I N  its links sent N messages again each
  *   trained I N      its links were trained again N times each
  *   slowed I         it is slowed down by its heat          blind        neither energy, clocks nor processes are told
+ *   gpm I N          card, or instance, I tells by GPM that its multiprocessors are busy to N %, tensor cores to N / 2
+ *   heated I N       its clocks are held down by heat for N ms of each second
  *   hangs            whoever asks for a temperature waits for ever
  */
 #define _GNU_SOURCE
@@ -34,6 +36,12 @@ typedef struct { void *device; unsigned long long type, data; unsigned int gi, c
 typedef struct { unsigned int pid; unsigned long long at; unsigned int sm, memory, encoder, decoder; } process_sample;
 typedef struct { unsigned int pid; unsigned long long used; unsigned int gi, ci; } process_info;
 typedef struct { unsigned long long at; union { double d; unsigned int u; unsigned long long l; } value; } sample;
+
+typedef struct { unsigned int id, scope; long long at, took; int type, result; union { double d; unsigned long long l; } value; } field_value;
+typedef struct { unsigned int version, supported; } gpm_support;
+typedef struct { int of; unsigned long long ns; } gpm_sample;
+typedef struct { unsigned int id; int result; double value; char *names[3]; } gpm_metric;
+typedef struct { unsigned int version, count; gpm_sample *before, *after; gpm_metric metrics[]; } gpm_metrics;
 
 static int cards[CARDS] = {0, 1, 2, 3, 4, 5, 6, 7};
 static const char *buses[CARDS] = {"07", "0F", "47", "4E", "87", "90", "B7", "BD"};
@@ -191,6 +199,57 @@ CARD(int nvmlDeviceGetTotalEnergyConsumption(void *device, unsigned long long *m
 CARD(int nvmlDeviceGetClockInfo(void *device, int type, unsigned int *mhz)) {
     if (said("blind", -1, 0)) return NOT_SUPPORTED;
     ANSWER(*mhz = type == 1 ? 1410 : 1215);
+}
+static unsigned long long uptime_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (unsigned long long)now.tv_sec * 1000000000ull + (unsigned long long)now.tv_nsec;
+}
+/* PCIe: 3 MiB/s in, 1 out. NVLink: 20 and 10. Held down by power for 100 ms of each second, and by heat as told. */
+CARD(int nvmlDeviceGetFieldValues(void *device, int count, field_value *values)) {
+    unsigned long long ns = uptime_ns(), s_1024 = ns / 1000000000ull * 1024, heat = (unsigned long long)said("heated", *(int *)device, 0);
+    if (said("blind", -1, 0)) return NOT_SUPPORTED;
+    for (int n = 0; n < count; n++) {
+        field_value *one = &values[n];
+        one->type = 3, one->result = OK;
+        if (one->id == 197 || one->id == 198) one->value.l = (one->id == 198 ? 3 : 1) * s_1024 * 1024;
+        else if (one->id == 138 || one->id == 139) {
+            one->value.l = (one->id == 139 ? 20 : 10) * s_1024;
+            if (one->scope != 0xffffffffu) one->result = INVALID;
+        } else if (one->id == 74) one->value.l = ns / 10;
+        else if (one->id == 270) one->value.l = ns / 1000 * heat;
+        else if (one->id == 269 || one->id == 271) one->value.l = 0;
+        else one->result = NOT_SUPPORTED;
+    }
+    return check(device);
+}
+CARD(int nvmlGpmQueryDeviceSupport(void *device, gpm_support *support)) {
+    int place = *(int *)device, tells = said("gpm", place, -1) >= 0;
+    for (int part = 0; part < PLACES; part++) tells |= said("gpm", 10 * place + part, -1) >= 0 && said("mig", place, 0);
+    ANSWER(support->supported = (unsigned int)tells);
+}
+CARD(int nvmlGpmSampleAlloc(gpm_sample **made)) { return (*made = calloc(1, sizeof **made)) ? OK : UNKNOWN; }
+CARD(int nvmlGpmSampleFree(gpm_sample *made)) { free(made); return OK; }
+CARD(int nvmlGpmSampleGet(void *device, gpm_sample *made)) { ANSWER(made->of = *(int *)device; made->ns = uptime_ns()); }
+CARD(int nvmlDeviceGetGpuInstanceId(void *device, unsigned int *id)) { ANSWER(*id = (unsigned int)(*(int *)device % 10)); }
+CARD(int nvmlGpmMigSampleGet(void *device, unsigned int id, gpm_sample *made)) {
+    ANSWER(made->of = 10 * *(int *)device + (int)id; made->ns = uptime_ns());
+}
+CARD(int nvmlGpmMetricsGet(gpm_metrics *asked)) {
+    int percent = said("gpm", asked->after->of, -1);
+    if (asked->version != 1 || asked->after->ns <= asked->before->ns || asked->after->of != asked->before->of) return INVALID;
+    for (unsigned int n = 0; n < asked->count; n++) {
+        gpm_metric *one = &asked->metrics[n];
+        one->result = OK;
+        switch (one->id) {
+        case 1: case 2: one->value = percent; break;   /* graphics, multiprocessors */
+        case 5: one->value = percent / 2.0; break;     /* tensor cores */
+        case 10: one->value = 14e16; break;            /* memory: no value at all */
+        case 20: case 21: one->value = 1; break;       /* PCIe, MiB/s */
+        default: one->result = NOT_SUPPORTED;
+        }
+    }
+    return OK;
 }
 CARD(int nvmlDeviceGetTotalEccErrors(void *device, int type, int counter, unsigned long long *count)) {
     (void)counter;

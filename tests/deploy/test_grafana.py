@@ -5,7 +5,7 @@ import json
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from agent.gpu.dcgm_fields import FIELDS, PREFIX, XID_ERRORS
+from agent.gpu.dcgm_fields import FIELDS, PREFIX, PROFILED, PROFILED_PREFIX, XID_ERRORS
 from metrics.exposition import render_metrics
 from scheduler.management.commands.watch import HELP_TEXTS
 from scheduler.preview.platform_metrics import build_platform_families, build_task_families
@@ -25,6 +25,7 @@ def told(django_db_setup, django_db_blocker) -> set[str]:
     for family in text_string_to_metric_families(text):
         ends = {"counter": ("_total",), "histogram": ("_bucket", "_count", "_sum")}.get(family.type, ("",))
         names |= {family.name + end for end in ends}
+    names |= {PROFILED_PREFIX + field.name for field in PROFILED.values()}
     return names | {PREFIX + field.name for field in (*FIELDS, XID_ERRORS)}
 
 

@@ -2,12 +2,14 @@
 
 from datetime import timedelta
 
+import numpy as np
 import pytest
 from django.db import connection
 from django.utils import timezone
 
 from monitoring.models import CardNow, NodeNow, Sample, TaskNow
 from monitoring.samples.ingest import take_samples
+from monitoring.series.charts import Ask, chart_cards
 from monitoring.series.keys import Kind
 from tests import make
 
@@ -63,6 +65,32 @@ def test_means_are_differences_of_totals(world):
     assert TaskNow.objects.get().shares[0]["busy_percent"] == 25.0
     card = CardNow.objects.get()
     assert (card.busy_percent, card.used_mib) == (0.0, None)  # what was not told this time is not what was told before
+
+
+def test_what_only_some_cards_count_becomes_means_and_curves_of_what_is_known(world):
+    counted = {"sm_ms": 1000, "dram_ms": 10**17, "pcie_rx_kib": 5000, "throttle_heat_ms": 70}
+    first = tick(world, 1, 100, age_ms=10_000, card=counted)
+    later = {"sm_ms": 5310, "dram_ms": 10**17, "pcie_rx_kib": 25_000, "throttle_heat_ms": 60}
+    assert send(world, first, tick(world, 2, 110, card=later)).refused == {"dram_ms": 2}
+    assert CardNow.objects.get().counted == {
+        "sm_ms": 5310,
+        "pcie_rx_kib": 25_000,
+        "throttle_heat_ms": 60,  # of a driver that was loaded anew: nothing is known of the time between
+        "sm_centi": 4310,
+        "pcie_rx_kib_s": 2000,
+    }
+    now = timezone.now()
+    chart = chart_cards([world.card], Ask(now - timedelta(minutes=1), now))
+    lines = {line.metric: line.values[~np.isnan(line.values)] for line in chart.lines}
+    assert lines.keys() == {
+        "gpu_busy_percent",
+        "gpu_memory_mib",
+        "temperature_c",
+        "power_w",
+        "sm_percent",
+        "pcie_rx_kib_s",
+    }
+    assert (lines["sm_percent"][-1], lines["pcie_rx_kib_s"][-1]) == pytest.approx((43.1, 2000))
 
 
 def test_repeats_and_older_ticks_change_nothing(world):
@@ -161,7 +189,11 @@ def test_each_tick_is_kept_as_what_it_says_of_the_time_since_the_one_before(worl
     for one in Sample.objects.order_by("at"):
         kept.setdefault(Kind(one.kind), []).append((one.span_ms, one.values))
     assert kept == {
-        Kind.CARD: [(10_000, [None, 900, None, None]), (30_000, [2000, None, None, None]), (1000, [None] * 4)],
+        Kind.CARD: [
+            (10_000, [None, 900, *[None] * 12]),
+            (30_000, [2000, *[None] * 13]),
+            (1000, [None] * 14),
+        ],
         Kind.TASK: [(10_000, [None] * 7), (28_000, [714, 512, 3, *[None] * 4])],
         Kind.SHARE: [(10_000, [None, None]), (30_000, [None, None]), (1000, [5000, None])],
     }

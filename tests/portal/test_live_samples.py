@@ -78,11 +78,18 @@ async def test_the_same_sample_is_sent_once(running, world):  # noqa: F811
 async def test_a_card_is_for_everybody(world):  # noqa: F811
     gpu = world.gpus[1]
     told = {"at": timezone.now(), "term": 1, "up_ms": 1, "source": "measured", "busy_percent": 63.0, "power_w": 240}
+    told |= {"counted": {"sm_ms": 900, "sm_centi": 4310}}
     await CardNow.objects.acreate(gpu=gpu, **told)
     async with listening(world.eve) as socket:
         assert await begin_watching(socket, f"gpu-{gpu.uuid}", "gpu-none", "job-99") == [f"gpu-{gpu.uuid}"]
         values = (await next_with(socket, "samples"))["samples"]["values"]
-        assert values[f"card:{gpu.uuid}"]["gpu_busy_percent"] == 63.0
+        assert values[f"card:{gpu.uuid}"] == {
+            "gpu_busy_percent": 63.0,
+            "gpu_memory_mib": None,
+            "temperature_c": None,
+            "power_w": 240,
+            "sm_percent": 43.1,
+        }
 
 
 async def test_a_machine_tells_of_itself_and_all_its_cards(world):  # noqa: F811

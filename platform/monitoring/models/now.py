@@ -39,7 +39,10 @@ class NodeNow(models.Model):
 
 
 class CardNow(models.Model):
-    """A card's newest sample. busy_percent: the mean since the one before. energy_mj: since its driver was loaded."""
+    """A card's newest sample. busy_percent: the mean since the one before. energy_mj: since its driver was loaded.
+
+    counted: totals and means of card_counters.
+    """
 
     gpu = models.OneToOneField(Gpu, on_delete=models.CASCADE, primary_key=True, related_name="now")
     at = models.DateTimeField()
@@ -53,6 +56,7 @@ class CardNow(models.Model):
     power_w = models.PositiveIntegerField(null=True)
     clock_mhz = models.PositiveIntegerField(null=True)
     energy_mj = models.PositiveBigIntegerField(null=True)
+    counted = models.JSONField(default=dict, db_default={})
 
     def __str__(self) -> str:
         return f"{self.gpu} now"

@@ -11,9 +11,14 @@ from monitoring.series.keys import COLUMNS, Kind
 
 
 def sample_card(before: CardNow | None, now: CardNow) -> Sample:
-    values = {name: getattr(now, name) for name in ("used_mib", "temperature_c", "power_w")}
-    values["busy_centi"] = _in_hundredths(now.busy_percent)
-    return _build(Kind.CARD, now.gpu_id, 0, now.at, _span_ms(before, now), now.source, values)
+    return _build(Kind.CARD, now.gpu_id, 0, now.at, _span_ms(before, now), now.source, tell_card(now))
+
+
+def tell_card(now: CardNow) -> dict[str, int | None]:
+    """Return the columns of a card's newest sample."""
+    known = {"busy_centi": _in_hundredths(now.busy_percent), **now.counted}
+    known |= {name: getattr(now, name) for name in ("used_mib", "temperature_c", "power_w")}
+    return {name: known.get(name) for name in COLUMNS[Kind.CARD]}
 
 
 def sample_task(before: TaskNow | None, now: TaskNow, age_ms: int) -> Sample | None:

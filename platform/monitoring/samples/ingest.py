@@ -16,6 +16,7 @@ from jobs.models import Task
 from metrics.process import SAMPLES_REFUSED, SAMPLES_TAKEN
 from monitoring.checks import store_checks
 from monitoring.models import CardNow, NodeNow, Sample, TaskNow
+from monitoring.samples.card_counters import COUNTERS, build_counted
 from monitoring.samples.growth import mean_per_s, mean_percent
 from monitoring.samples.history import sample_card, sample_shares, sample_task
 from monitoring.samples.machine import move_machine
@@ -115,9 +116,12 @@ def _store_cards(gpus: dict[str, Gpu], term: int, ticks: list[Tick], refused: Co
 
 def _next_card(gpu: Gpu, before: CardNow | None, sampled: Sampled, tick: Tick, term: int, at: datetime) -> CardNow:
     before = before if before is not None and before.term == term else None
-    row = CardNow(gpu=gpu, at=at, term=term, up_ms=tick.up_ms, source=sampled.source, **sampled.values)
+    values = {name: value for name, value in sampled.values.items() if name not in COUNTERS}
+    row = CardNow(gpu=gpu, at=at, term=term, up_ms=tick.up_ms, source=sampled.source, **values)
+    span_ms = 0 if before is None else tick.up_ms - before.up_ms
+    row.counted = build_counted(before.counted if before else None, sampled.values, span_ms)
     if before is not None:
-        row.busy_percent = mean_percent(before.busy_ms, row.busy_ms, tick.up_ms - before.up_ms)
+        row.busy_percent = mean_percent(before.busy_ms, row.busy_ms, span_ms)
     return row
 
 

@@ -2,7 +2,7 @@
 
     {"run": "boot-id/1732", "first": 4711, "ticks": [{"seq": 4711, "age_ms": 870, "up_ms": 91000,
      "cards": [{"uuid": "GPU-…", "source": "measured", "busy_ms": 81234, "used_mib": 30100, "temperature_c": 61,
-                "power_w": 240, "clock_mhz": 1410, "energy_mj": 91234567}],
+                "power_w": 240, "clock_mhz": 1410, "energy_mj": 91234567, "sm_ms": 40012, "pcie_rx_kib": 7340032, …}],
      "tasks": [{"task": "hex", "age_ms": 1200, "cpu_ms": 7, "memory_mib": 512, "peak_mib": 600, "processes": 3,
                 "read_kib": 12, "write_kib": 4, "net_rx_kib": 80, "net_tx_kib": 9,
                 "shares": [{"uuid": "GPU-…", "source": "measured", "busy_ms": 3, "used_mib": 900}]}],
@@ -24,6 +24,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+from monitoring.samples.card_counters import COUNTERS
+
 SOURCES = frozenset({"measured", "estimated", "simulated"})
 STATES = frozenset({"ok", "warn", "fail", "unknown"})
 CHECK = re.compile(r"[a-z][a-z0-9_]{0,39}")
@@ -33,7 +35,7 @@ MOST_TICKS, MOST_CARDS, MOST_TASKS, MOST_NAME = 360, 1024, 4096, 100
 MOST = 2**53
 """Of totals: what survives JSON everywhere."""
 MOST_AGE_MS = 30 * 60_000
-CARD_VALUES = {
+CARD_VALUES: dict[str, int] = {
     "busy_ms": MOST,
     "energy_mj": MOST,
     "used_mib": 2**31 - 1,
@@ -41,6 +43,7 @@ CARD_VALUES = {
     "power_w": 100_000,
     "clock_mhz": 100_000,
 }
+CARD_VALUES |= dict.fromkeys(COUNTERS, MOST)
 SHARE_VALUES = {"busy_ms": MOST, "used_mib": 2**31 - 1}
 TASK_VALUES = {
     "cpu_ms": MOST,

@@ -12,7 +12,8 @@ from cluster.models import Gpu, Node
 from jobs.models import Job, Task
 from monitoring.series.frames import Frame, load_frame
 from monitoring.series.grid import Array
-from monitoring.series.keys import AMOUNTS, COLUMNS, Key, Kind
+from monitoring.series.keys import COLUMNS, Key, Kind
+from monitoring.series.metrics import METRICS, Metric
 from monitoring.series.share_activity import Percents, load_percents, scale_to_percents
 from monitoring.series.tiers import FINE
 
@@ -20,49 +21,6 @@ MOST_SLOTS, MOST_VALUES = 2000, 200_000
 """Of one line, and of a chart."""
 MOST_GAPS = 50
 SHORTEST_GAP = timedelta(seconds=30)
-
-
-@dataclass(frozen=True)
-class Metric:
-    """A column as it is shown: its values times `scale`."""
-
-    name: str
-    unit: str
-    column: str
-    scale: float = 1.0
-
-
-METRICS: dict[Kind, tuple[Metric, ...]] = {
-    Kind.SHARE: (Metric("gpu_busy_percent", "%", "busy_centi", 0.01), Metric("gpu_memory_mib", "MiB", "used_mib")),
-    Kind.TASK: (
-        Metric("cpu_cores", "cores", "cpu_milli", 0.001),
-        Metric("memory_mib", "MiB", "memory_mib"),
-        Metric("read_kib_s", "KiB/s", "read_kib_s"),
-        Metric("write_kib_s", "KiB/s", "write_kib_s"),
-        Metric("net_rx_kib_s", "KiB/s", "net_rx_kib_s"),
-        Metric("net_tx_kib_s", "KiB/s", "net_tx_kib_s"),
-    ),
-    Kind.CARD: (
-        Metric("gpu_busy_percent", "%", "busy_centi", 0.01),
-        Metric("gpu_memory_mib", "MiB", "used_mib"),
-        Metric("temperature_c", "°C", "temperature_c"),
-        Metric("power_w", "W", "power_w"),
-    ),
-    Kind.NODE: (
-        Metric("cpu_cores", "cores", "cpu_milli", 0.001),
-        Metric("memory_mib", "MiB", "memory_mib"),
-        Metric("swap_mib", "MiB", "swap_mib"),
-        Metric("load", "", "load_centi", 0.01),
-        Metric("net_rx_kib_s", "KiB/s", "net_rx_kib_s"),
-        Metric("net_tx_kib_s", "KiB/s", "net_tx_kib_s"),
-        Metric("disk_used_percent", "%", "disk_centi", 0.01),
-        Metric("agent_cpu_cores", "cores", "agent_cpu_milli", 0.001),
-        Metric("agent_memory_mib", "MiB", "agent_mib"),
-    ),
-    Kind.POOL: tuple(Metric(name.replace("_milli", "_gpus"), "GPUs", name, 0.001) for name in AMOUNTS),
-    Kind.TEAM: tuple(Metric(name.replace("_milli", "_gpus"), "GPUs", name, 0.001) for name in AMOUNTS[1:]),
-}
-NAMES = frozenset(metric.name for metrics in METRICS.values() for metric in metrics)
 
 
 @dataclass(frozen=True)
@@ -206,7 +164,8 @@ def _draw(subjects: list[Subject], ask: Ask) -> tuple[Frame, list[Line]]:
     least_s = max(seconds / MOST_SLOTS, seconds * len(wanted) / MOST_VALUES)
     keys = list(dict.fromkeys(subject.of for subject, _ in wanted))
     frame = load_frame(keys, ask.start, ask.end, max(ask.step_s, ceil(least_s)))
-    return frame, [_draw_line(subject, metric, frame) for subject, metric in wanted if subject.of in frame.values]
+    drawn = [(metric, _draw_line(subject, metric, frame)) for subject, metric in wanted if subject.of in frame.values]
+    return frame, [line for metric, line in drawn if not (metric.optional and np.isnan(line.values).all())]
 
 
 def _draw_line(subject: Subject, metric: Metric, frame: Frame) -> Line:

@@ -25,7 +25,22 @@ class Key:
 
 AMOUNTS = ("capacity_milli", "held_milli", "active_milli", "idle_milli", "unknown_milli")
 COLUMNS: dict[Kind, tuple[str, ...]] = {
-    Kind.CARD: ("busy_centi", "used_mib", "temperature_c", "power_w"),
+    Kind.CARD: (
+        "busy_centi",
+        "used_mib",
+        "temperature_c",
+        "power_w",
+        "sm_centi",
+        "tensor_centi",
+        "dram_centi",
+        "pcie_rx_kib_s",
+        "pcie_tx_kib_s",
+        "nvlink_rx_kib_s",
+        "nvlink_tx_kib_s",
+        "throttle_power_centi",
+        "throttle_heat_centi",
+        "throttle_brake_centi",
+    ),
     Kind.TASK: ("cpu_milli", "memory_mib", "processes", "read_kib_s", "write_kib_s", "net_rx_kib_s", "net_tx_kib_s"),
     Kind.SHARE: ("busy_centi", "used_mib"),
     Kind.NODE: (
@@ -44,6 +59,7 @@ COLUMNS: dict[Kind, tuple[str, ...]] = {
 }
 """Names are only ever appended: what was kept before is shorter, and not known of the new ones.
 
-busy_centi: of the whole card's time, in hundredths of a percent. disk_centi: of the fullest disk, likewise.
+busy_centi: of the whole card's time, in hundredths of a percent. disk_centi: of the fullest disk, likewise. sm, tensor,
+dram: multiprocessors, tensor cores, the memory's bandwidth. throttle_*: clocks were held down.
 *_milli of pools and teams: of cards.
 """

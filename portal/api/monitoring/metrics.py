@@ -15,7 +15,6 @@ from cluster.models import Gpu, Pool
 from cluster.nodes import find_node
 from common.errors import FieldError, InvalidInput, NotFound
 from monitoring.series.charts import (
-    NAMES,
     Ask,
     Chart,
     chart_cards,
@@ -25,6 +24,7 @@ from monitoring.series.charts import (
     chart_team,
     list_job_span,
 )
+from monitoring.series.metrics import NAMES
 from monitoring.usage.report import Period
 from portal.access.usage_reports import check_period
 from portal.api.http.fields import Span
