@@ -10,7 +10,9 @@ from django.utils.translation import gettext_lazy
 
 from common.resources import MIB, cpu_text, duration_text, parse_gpu, show_cpu, show_duration, show_memory
 from monitoring.models import Source
-from monitoring.usage.efficiency import Advice, JobUse, Verdict
+from monitoring.usage.job_use import JobUse
+from monitoring.usage.verdict import Advice, Verdict
+from portal.wording.monitoring.check_words import name_check
 from portal.wording.resources import describe_gpu
 from portal.wording.usage import SOURCES
 
@@ -43,6 +45,32 @@ SAYS: dict[str, tuple[str | Promise, str | Promise]] = {
     "too_much_memory": (
         gettext_lazy("GPU memory peaks at %(peak)s of %(held)s."),
         gettext_lazy("GPU memory peaked at %(peak)s of %(held)s."),
+    ),
+    "coarse_only": (
+        gettext_lazy(
+            "Its GPU is occupied %(percent)s %% of the time, but only %(sm)s %% of its multiprocessors work: "
+            "look at the batch size."
+        ),
+        gettext_lazy(
+            "Its GPU was occupied %(percent)s %% of the time, but only %(sm)s %% of its multiprocessors worked: "
+            "look at the batch size."
+        ),
+    ),
+    "straggler": (
+        gettext_lazy("%(task)s on %(node)s is %(percent)s %% less busy than the others of it usually are."),
+        gettext_lazy("%(task)s on %(node)s was %(percent)s %% less busy than the others of it usually were."),
+    ),
+    "throttled": (
+        gettext_lazy(
+            "Its cards are slowed down by heat or power %(percent)s %% of the time, GPU %(gpu)s of %(node)s most."
+        ),
+        gettext_lazy(
+            "Its cards were slowed down by heat or power %(percent)s %% of the time, GPU %(gpu)s of %(node)s most."
+        ),
+    ),
+    "gpu_fault": (
+        gettext_lazy("GPU %(gpu)s of %(node)s had a fault since it holds it: %(check)s."),
+        gettext_lazy("GPU %(gpu)s of %(node)s had a fault while it held it: %(check)s."),
     ),
     "host_memory_low": (
         gettext_lazy("Memory peaks at %(peak)s of %(held)s: a little more, and it is ended."),
@@ -87,6 +115,9 @@ def describe_verdict(verdict: Verdict, *, running: bool) -> str:
         "limit": show_duration(params.get("max_time_s", 0)),
         "peak": show_memory(params.get("peak_mib", 0)),
         "held": show_memory(params.get("held_mib", 0)),
+        "sm": round(params.get("sm_percent", 0)),
+        "check": name_check(params.get("check", "")),
+        **{name: params.get(name, "") for name in ("task", "node", "gpu")},
     }
     return str(SAYS[verdict.code][not running]) % words
 

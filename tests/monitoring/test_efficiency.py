@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from monitoring.usage.efficiency import Advice, CardUse, HostUse, JobUse, Size, judge
+from monitoring.usage.efficiency import judge
+from monitoring.usage.job_use import CardUse, HostUse, JobUse, Size
+from monitoring.usage.verdict import Advice
 
 MINUTE = 60_000
 HOUR = 60 * MINUTE
@@ -32,6 +34,18 @@ def codes(use: JobUse) -> list[str]:
     return [verdict.code for verdict in judge(use)]
 
 
+def whole(task="worker.0", **other) -> CardUse:
+    """A whole card, 90 % busy, of which everything is known."""
+    usual = {"milli": 1000, "percent": 100, "busy_ms": 9 * HOUR, "sm_ms": 6 * HOUR, "sm_of_ms": 10 * HOUR}
+    return card(
+        **{**usual, "throttle_ms": 0, "throttle_of_ms": 10 * HOUR, "task": task, "node": "n7", "gpu": 5, **other}
+    )
+
+
+def gang(*busy_hours: float, **other) -> JobUse:
+    return job(*(whole(f"worker.{rank}", busy_ms=int(hours * HOUR), **other) for rank, hours in enumerate(busy_hours)))
+
+
 def test_what_wastes_nothing_is_good():
     assert codes(job(card())) == codes(job()) == ["good"]
     assert job(card()).busy_percent == 60
@@ -48,6 +62,10 @@ def test_what_wastes_nothing_is_good():
         (job(card(), hosts=[host(peak_mib=30_400)]), "host_memory_low", 0),
         (job(card(), hosts=[host(peak_mib=6399)]), "host_memory_high", 0),
         (job(card(), ended_well=True, max_time_s=51 * 3600), "time_limit_far", 0),
+        (job(whole(sm_ms=2 * HOUR)), "coarse_only", 7.0),
+        (job(whole(throttle_ms=HOUR)), "throttled", 0),
+        (job(card(faults=["gpu_xid"])), "gpu_fault", 0),
+        (gang(9, 9, 9, 7), "straggler", 2.0),
     ],
 )
 def test_each_rule_holds_beyond_its_limit(use, code, hours):
@@ -71,6 +89,13 @@ def test_each_rule_holds_beyond_its_limit(use, code, hours):
         job(card(), hosts=[host(memory_mib=2000, peak_mib=60)]),  # nothing worth asking less for
         job(card(), max_time_s=51 * 3600),  # it was stopped
         job(card(busy_ms=None, peak_mib=None)),
+        job(whole(sm_ms=int(2.5 * HOUR))),
+        job(whole(sm_ms=HOUR, busy_ms=int(6.9 * HOUR))),  # it is not even occupied
+        job(whole(sm_ms=HOUR, sm_of_ms=8 * HOUR - 1)),  # too little is known
+        job(whole(throttle_ms=HOUR - 1)),
+        job(whole(throttle_ms=HOUR, throttle_of_ms=7 * HOUR)),
+        gang(10, 10, 10, 8),
+        gang(9, 5),  # of two nobody knows which is slow
     ],
 )
 def test_no_rule_holds_at_its_limit(use):
@@ -107,6 +132,16 @@ def test_advice_names_what_to_ask_for():
 def test_of_what_was_hardly_seen_nothing_is_said_nor_advised(use, code):
     (verdict,) = judge(use)
     assert (verdict.code, verdict.gpu_hours, verdict.advice) == (code, 0, None)
+
+
+def test_the_slowest_task_is_named_with_its_machine():
+    (verdict,) = judge(gang(9, 9, 6, 9, 5))
+    assert verdict.params == {"task": "worker.4", "node": "n7", "percent": pytest.approx(100 * 4 / 9), "tasks": 2}
+
+
+def test_a_task_that_was_hardly_seen_is_no_straggler():
+    hidden = whole("worker.4", busy_ms=HOUR, seen_ms=7 * HOUR)
+    assert codes(job(*gang(9, 9, 9, 9).cards, hidden)) == ["good"]
 
 
 def test_never_used_needs_better_eyes():

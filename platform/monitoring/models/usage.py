@@ -17,8 +17,8 @@ class Use(models.Model):
     run, up_ms, at: the newest sample. *_at: the counters then. seen_ms: how long it was watched, tick upon tick.
     active_ms: seen at 5 % of its share or more. idle_ms: in spans below that of a quarter of an hour or more. low_ms:
     how long it has been below that, up to the newest sample. busy_ms: of the card's time. energy_mj: its part
-    of what the card drew (usage/energy.py). memory_mib_ms: memory in use
-    times how long, over memory_ms.
+    of what the card drew (usage/energy.py). sm_ms, throttle_ms: of a whole card, over *_of_ms (usage/whole_cards.py).
+    memory_mib_ms: memory in use times how long, over memory_ms.
     """
 
     run = models.CharField(max_length=100)
@@ -31,6 +31,8 @@ class Use(models.Model):
     read_at = models.BigIntegerField(null=True)
     write_at = models.BigIntegerField(null=True)
     energy_at = models.BigIntegerField(null=True)
+    sm_at = models.BigIntegerField(null=True)
+    throttle_at = models.BigIntegerField(null=True)
     seen_ms = models.BigIntegerField(default=0)
     active_ms = models.BigIntegerField(default=0)
     idle_ms = models.BigIntegerField(default=0)
@@ -40,6 +42,10 @@ class Use(models.Model):
     read_kib = models.BigIntegerField(null=True)
     write_kib = models.BigIntegerField(null=True)
     energy_mj = models.BigIntegerField(null=True)
+    sm_ms = models.BigIntegerField(null=True)
+    sm_of_ms = models.BigIntegerField(default=0, db_default=0)
+    throttle_ms = models.BigIntegerField(null=True)
+    throttle_of_ms = models.BigIntegerField(default=0, db_default=0)
     memory_ms = models.BigIntegerField(default=0)
     memory_mib_ms = models.BigIntegerField(default=0)
     peak_mib = models.PositiveIntegerField(null=True)

@@ -10,7 +10,9 @@ from django.db.models import Count, F, Q
 from django.utils import timezone
 
 from jobs.models import Job, Task
-from monitoring.usage.efficiency import JobUse, Verdict, judge
+from monitoring.usage.efficiency import judge
+from monitoring.usage.job_use import JobUse
+from monitoring.usage.verdict import Verdict
 
 LATELY = timedelta(days=30)
 AT_ONCE = timedelta(minutes=1)

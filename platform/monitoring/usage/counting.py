@@ -44,6 +44,8 @@ class Count:
     read_at: int | None = None
     write_at: int | None = None
     energy_at: int | None = None
+    sm_at: int | None = None
+    throttle_at: int | None = None
     seen_ms: int = 0
     active_ms: int = 0
     idle_ms: int = 0
@@ -53,6 +55,10 @@ class Count:
     read_kib: int | None = None
     write_kib: int | None = None
     energy_mj: int | None = None
+    sm_ms: int | None = None
+    sm_of_ms: int = 0
+    throttle_ms: int | None = None
+    throttle_of_ms: int = 0
     memory_ms: int = 0
     memory_mib_ms: int = 0
     peak_mib: int | None = None

@@ -13,8 +13,9 @@ from cluster.models import Gpu
 from common.resources import GpuAsk, parse_gpu, slice_of
 from jobs.models import Job, Task
 from jobs.states import JobState
+from monitoring.usage.card_faults import load_faults
 from monitoring.usage.counting import Count
-from monitoring.usage.efficiency import CardUse, HostUse, JobUse, Size
+from monitoring.usage.job_use import CardUse, HostUse, JobUse, Size
 from monitoring.usage.moving import find_count
 from quotas.models import Holding
 
@@ -38,14 +39,16 @@ def load_job_uses(jobs: Sequence[Job]) -> dict[int, JobUse]:
 
 def _load_job_uses(jobs: dict[int, Job]) -> dict[int, JobUse]:
     tasks = _find_newest(Task.objects.filter(job__in=jobs, assigned_at__isnull=False))
-    rows = Holding.objects.filter(task__in=[task.uuid for task in tasks]).select_related("gpu__pool", "use", "use_now")
+    rows = Holding.objects.filter(task__in=[task.uuid for task in tasks])
+    rows = rows.select_related("gpu__pool", "node", "use", "use_now")
     held: dict[UUID, list[Holding]] = defaultdict(list)
     for row in rows.order_by("held_from", "pk"):
         held[row.task].append(row)
     now, of_job = timezone.now(), defaultdict(list)
+    faults = load_faults([row for some in held.values() for row in some], now)
     for task in tasks:
         of_job[task.job_id].append(task)
-    return {pk: _build_job_use(jobs[pk], some, held, now) for pk, some in of_job.items()}
+    return {pk: _build_job_use(jobs[pk], some, held, faults, now) for pk, some in of_job.items()}
 
 
 def _find_newest(tasks: Iterable[Task]) -> list[Task]:
@@ -57,8 +60,10 @@ def _find_newest(tasks: Iterable[Task]) -> list[Task]:
     return [task for task in tasks if task.attempt == newest[task.job_id]]
 
 
-def _build_job_use(job: Job, tasks: list[Task], held: dict[UUID, list[Holding]], now: datetime) -> JobUse:
-    cards = [use for task in tasks for use in _build_cards(task, held[task.uuid], now)]
+def _build_job_use(
+    job: Job, tasks: list[Task], held: dict[UUID, list[Holding]], faults: dict[int, list[str]], now: datetime
+) -> JobUse:
+    cards = [use for task in tasks for use in _build_cards(task, held[task.uuid], faults, now)]
     hosts = [_build_host(task, row, now) for task in tasks for row in held[task.uuid] if row.gpu_id is None]
     begun = [task.started_at for task in tasks if task.started_at]
     ended = max((task.ended_at or now for task in tasks), default=now)
@@ -72,7 +77,7 @@ def _build_job_use(job: Job, tasks: list[Task], held: dict[UUID, list[Holding]],
     )
 
 
-def _build_cards(task: Task, rows: Iterable[Holding], now: datetime) -> list[CardUse]:
+def _build_cards(task: Task, rows: Iterable[Holding], faults: dict[int, list[str]], now: datetime) -> list[CardUse]:
     """Return the uses of a task's cards. Its slices' watch saw peaks between two samples, too."""
     peaks = {use["uuid"]: use.get("peak_mib") for use in task.gpu_use}
     built: list[CardUse] = []
@@ -100,6 +105,14 @@ def _build_cards(task: Task, rows: Iterable[Holding], now: datetime) -> list[Car
                 peak_mib=_find_peak(count, peaks.get(row.gpu.uuid)),
                 source=count.source if count else "",
                 of_card=count.of_card if count else False,
+                sm_ms=count.sm_ms if count else None,
+                sm_of_ms=count.sm_of_ms if count else 0,
+                throttle_ms=count.throttle_ms if count else None,
+                throttle_of_ms=count.throttle_of_ms if count else 0,
+                task=task.name,
+                node=row.node.name,
+                gpu=row.gpu.index,
+                faults=faults.get(row.pk, ()),
             )
         )
     return built

@@ -23,6 +23,7 @@ from monitoring.samples.wire import Sampled, TaskSampled, Tick
 from monitoring.upsert import upsert
 from monitoring.usage.counting import Count, Reading, continue_count, count_card, count_host
 from monitoring.usage.energy import Holder, share_energy
+from monitoring.usage.whole_cards import count_whole_card
 from quotas.models import Holding
 
 log = logging.getLogger("tessera.samples")
@@ -67,6 +68,18 @@ def _share_energy(
     return found
 
 
+def _count_whole_cards(
+    tick: Tick, run: str, at: datetime, held: Held, before: Mapping[int, Count | None], moved: Mapping[int, Count]
+) -> dict[int, Count]:
+    """Return the counts of who holds a whole card, with what only the card itself counts."""
+    found: dict[int, Count] = {}
+    for key, some in held.items():
+        card, row = tick.cards.get(key.card or ""), _choose(some, at)[0]
+        if card is not None and row.gpu_milli >= WHOLE_MILLI and row.pk in moved and _is_held(row, at):
+            found[row.pk] = count_whole_card(before[row.pk], moved[row.pk], card.values, run, tick.up_ms)
+    return found
+
+
 def _is_held(row: Holding, at: datetime) -> bool:
     return row.held_from <= at and (row.released_at is None or row.released_at > at)
 
@@ -93,6 +106,7 @@ def _move_uses(node: Node, run: str, ticks: Sequence[Tick]) -> None:
             else:
                 moved[row.pk] = count_card(before, reading, row.gpu_compute_percent)
         moved |= _share_energy(tick, run, at, held, before_tick, known | moved)
+        moved |= _count_whole_cards(tick, run, at, held, before_tick, moved)
     upsert([TaskUseNow(holding_id=pk, **_dump(count)) for pk, count in moved.items()], "holding_id")
 
 

@@ -10,8 +10,10 @@ from rest_framework.response import Response
 from common.resources import show_cpu, show_memory
 from jobs.models import Job
 from monitoring.usage.at_once import judge_job
-from monitoring.usage.efficiency import RULES, JobUse, Verdict
+from monitoring.usage.efficiency import RULES
 from monitoring.usage.figures import load_job_use
+from monitoring.usage.job_use import JobUse
+from monitoring.usage.verdict import Verdict
 from portal.api.http.fields import Amount, amount
 from portal.api.jobs.jobs import find_job
 from portal.api.monitoring.usage import GpuHours

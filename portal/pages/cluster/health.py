@@ -13,9 +13,9 @@ from accounts.permissions import require
 from cluster.models import Gpu, Node
 from monitoring.checks import list_changes, list_checks, list_wrong_checks
 from monitoring.models import CheckState, NodeCheck, NodeCheckChange
-from portal.pages.cluster.check_words import PART_WORDS, name_check
 from portal.pages.request_guards import signed_in
 from portal.partial import render_page
+from portal.wording.monitoring.check_words import PART_WORDS, name_check
 from scheduler.preview.preview import list_parts
 
 MOST_CHANGES = 20

@@ -8,8 +8,9 @@ from django.utils.translation import gettext as _
 
 from common.resources import parse_gpu
 from monitoring.usage.at_once import judge_job
-from monitoring.usage.efficiency import JobUse, Verdict
 from monitoring.usage.figures import load_job_use
+from monitoring.usage.job_use import JobUse
+from monitoring.usage.verdict import Verdict
 from portal.pages.jobs.view_model import JobView
 from portal.wording.efficiency import (
     UNJUDGED,
