@@ -1,6 +1,5 @@
 """`free`, `top`, `quota`, `queue` and `usage`."""
 
-from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
@@ -10,9 +9,10 @@ from cli.failures import NOT_FOUND, Failure
 from cli.following import WatchOption, show_repeatedly
 from cli.http.transport import Client
 from cli.output.cells import NONE, format_clock, format_gpus, format_wait_or_run, list_other_pools, now, parse_time
+from cli.output.reports import Grouping, Report, show_report
 from cli.output.safe_text import plain
 from cli.output.table import Column
-from cli.session import Command, Output, Session, new_commands
+from cli.session import Command, Session, new_commands
 
 commands = new_commands()
 PoolOption = Annotated[str | None, typer.Option("--pool", help="Only this one.", autocompletion=complete_pools)]
@@ -44,16 +44,6 @@ QUOTA = (
     Column("LIMIT", right=True),
     Column("HIGH PRIORITY", least=13),
 )
-USAGE = (
-    Column("HELD", right=True),
-    Column("ACTIVE", right=True),
-    Column("ACTIVE %", right=True),
-    Column("PAUSED", right=True),
-    Column("IDLE", right=True),
-    Column("UNKNOWN", right=True),
-    Column("TASKS", right=True),
-)
-USAGE_PARTS = ("held", "active", "paused", "idle", "unknown")
 MARKS = {"*": "simulated", "~": "estimated"}
 UNKNOWN = "?"
 QUEUE = (
@@ -120,44 +110,23 @@ def queue(
     show_repeatedly(session, lambda: _show_queue(session, client, pool), watch)
 
 
-class Grouping(StrEnum):
-    team = "team"
-    user = "user"
-    pool = "pool"
-    model = "model"
-    job = "job"
-
-
 @commands.command("usage", cls=Command)
 def usage(
     ctx: typer.Context,
-    by: Annotated[Grouping, typer.Option("--by", help="What to sum by.")] = Grouping.team,
+    report: Annotated[Report, typer.Option("--report", help="What to tell.")] = Report.usage,
+    by: Annotated[Grouping | None, typer.Option("--by", help="What to sum by, as the report can.")] = None,
     since: Annotated[
         str | None, typer.Option("--from", metavar="TIME", help="2026-11-01 or a moment, in UTC; else 30 days ago.")
     ] = None,
     until: Annotated[str | None, typer.Option("--to", metavar="TIME", help="The end, not included; else now.")] = None,
 ) -> None:
-    """GPU-hours of your teams: held, active, idle and unknown.
+    """Reports of your teams: GPU-hours, or how long jobs waited.
 
     `-o csv` for spreadsheets. What a task held before or after the period does not count.
     """
     session: Session = ctx.obj
-    client, query = session.client(), {"by": by.value, "from": since, "to": until}
-    if session.output is Output.csv:
-        with client.stream("/usage", headers={"Accept": "text/csv"}, **query) as (_, pieces):
-            print(b"".join(pieces).decode().replace("\r\n", "\n"), end="")
-        return
-    answer = client.get("/usage", **query)
-    groups = answer["results"]
-    rows = [[plain(one["group"]), *_usage_row(one)] for one in groups]
-    rows += [["others", *_usage_row(answer["rest"])]] if answer["rest"] else []
-    rows += [["sum", *_usage_row(answer["total"])]] if len(rows) > 1 else []
-    columns = (Column(by.upper(), least=6), *USAGE)
-    session.show_table(answer, [one["group"] for one in groups], columns, rows, "Nothing was held in this time.")
-    complete = parse_time(answer["complete_to"])
-    session.print_note(f"GPU-hours, complete up to {complete:%Y-%m-%d %H:%M} UTC")
-    if answer["total"]["simulated"]:
-        session.print_note("Some of the cards are simulated.")
+    query = {"by": by.value if by else None, "from": since, "to": until}
+    show_report(session, session.client(), report, query)
 
 
 def _show_free(session: Session, client: Client) -> None:
@@ -228,15 +197,6 @@ def _quota_row(one: dict) -> list[str]:
         NONE if gpu["limit"]["value"] is None else gpu["limit"]["text"],
         left or ("free" if price["price"] == "free" else "with consent"),
     ]
-
-
-def _usage_row(one: dict[str, Any]) -> list[str]:
-    hours = one["gpu_hours"]
-    held, active, paused, idle, unknown = (f"{hours[name]:.2f}" for name in USAGE_PARTS)
-    percent = f"{100 * hours['active'] / hours['held']:.0f} %" if hours["held"] else NONE
-    if hours["held"] and hours["unknown"] >= hours["held"]:  # nobody saw what it did
-        active = percent = paused = idle = UNKNOWN
-    return [held, active, percent, paused, idle, unknown, str(one["tasks"])]
 
 
 def _top_row(card: dict[str, Any]) -> list[str]:

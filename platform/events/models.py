@@ -30,7 +30,10 @@ class Event(models.Model):
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["kind", "object_id", "seq"], name="one_event_seq")]
-        indexes = [models.Index(fields=["team_id", "id"], name="events_of_team")]
+        indexes = [
+            models.Index(fields=["team_id", "id"], name="events_of_team"),
+            models.Index(fields=["object_id"], name="releases_of_jobs", condition=Q(kind="job", verb="released")),
+        ]
         ordering = ["id"]
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""GPU time and energy of the teams that a person sees, for page, API and CSV."""
+"""Reports of the teams that a person sees, for page, API and CSV."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -8,6 +8,7 @@ from itertools import islice
 from accounts.models import User
 from common.errors import FieldError, InvalidInput
 from monitoring.costs.sums import Cost, sum_costs
+from monitoring.reports.waits import WaitReport, sum_waits
 from monitoring.usage.energy_report import Energy, sum_energy
 from monitoring.usage.report import Period, Sums, sum_days, sum_usage
 from portal.access.redacted_rows import team_ids_in_sight
@@ -50,6 +51,12 @@ def load_usage_report(user: User, by: str, period: Period, now: datetime) -> Usa
     total = sum(found.values(), Sums())
     costs = _sort_costs(sum_costs(by, period, now, teams), groups)
     return UsageReport(by, period, min(period.ends, now), groups, sum(rest, Sums()) if rest else None, total, costs)
+
+
+def load_wait_report(user: User, by: str, period: Period, now: datetime) -> WaitReport:
+    """Return the waits of a period by key of monitoring.reports.waits.GROUPS. Raises InvalidInput."""
+    check_period(period)
+    return sum_waits(by, period, now, team_ids_in_sight(user), MOST_GROUPS)
 
 
 def _sort_costs(found: dict[str, Cost] | None, groups: Collection[str]) -> Costs | None:

@@ -8,7 +8,18 @@ from portal.api.cluster import agents, health, maintenance, nodes, pools, quotas
 from portal.api.events import events, notices, webhooks
 from portal.api.files import files, uploads
 from portal.api.jobs import code_uploads, efficiency, images, jobs, logs, plans
-from portal.api.monitoring import alert_rules, alerts, day_use, energy, foreign_alerts, idle, metrics, prices, usage
+from portal.api.monitoring import (
+    alert_rules,
+    alerts,
+    day_use,
+    energy,
+    foreign_alerts,
+    idle,
+    metrics,
+    prices,
+    usage,
+    waits,
+)
 from portal.api.notebooks import notebooks
 from portal.api.people import me, ssh_keys
 
@@ -160,6 +171,7 @@ urlpatterns = [
     path("prices/<number:price_id>", prices.PriceDetail.as_view(), name="api-price"),
     path("reports/day", day_use.DayUseView.as_view(), name="api-report-day"),
     path("reports/energy", energy.EnergyReportView.as_view(), name="api-report-energy"),
+    path("reports/waits", waits.WaitReportView.as_view(), name="api-report-waits"),
     path("usage", usage.Usage.as_view(), name="api-usage"),
     path("quotas", quotas.Quotas.as_view(), name="api-quotas"),
     path("queue", nodes.QueueView.as_view(), name="api-queue"),

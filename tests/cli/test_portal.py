@@ -3,6 +3,7 @@
 import json
 import threading
 import time
+from datetime import timedelta
 
 import pytest
 from django.conf import settings
@@ -128,6 +129,16 @@ def test_usage_sums_gpu_hours_and_writes_csv(ada, running):
     assert ada("usage", "-o", "csv").stdout.splitlines()[1].startswith("nlp,2.0")
     assert ada("ps", "-o", "csv").stdout.startswith("ID,NAME,STATE")
     assert "must be before the end" in ada("usage", "--from", "2030-01-01").stderr
+
+
+def test_usage_tells_how_long_jobs_waited(ada, running):
+    Job.objects.filter(pk=running.pk).update(submitted_at=timezone.now() - timedelta(minutes=10))
+    shown = ada("usage", "--report", "waits")
+    first = shown.stdout.splitlines()[1].split()
+    assert first[:2] == ["part", "1"] and first[2].startswith(("10m", "9m")) and first[5:] == ["–", "–", "–", "–"]
+    assert "Waits from submit to start, complete up to" in shown.stderr
+    assert ada("usage", "--report", "waits", "-o", "csv").stdout.startswith("size,started_jobs,started_p50_s")
+    assert "model" in ada("usage", "--report", "waits", "--by", "model").stderr
 
 
 def test_why_names_the_reason(ada, cast):

@@ -12,10 +12,16 @@ from portal.pages.reports.day import DayPage
 from portal.pages.reports.energy import EnergyPage
 from portal.pages.reports.page import ReportPage
 from portal.pages.reports.usage import UsagePage
+from portal.pages.reports.waits import WaitsPage
 from portal.pages.request_guards import signed_in
 from portal.partial import render_page
 
-REPORTS: dict[str, type[ReportPage]] = {"usage": UsagePage, "day": DayPage, "energy": EnergyPage}
+REPORTS: dict[str, type[ReportPage]] = {
+    "usage": UsagePage,
+    "waits": WaitsPage,
+    "day": DayPage,
+    "energy": EnergyPage,
+}
 """{its name in addresses: page}, in the order of the tabs."""
 
 
