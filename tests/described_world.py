@@ -29,7 +29,7 @@ from notebooks.services import create_notebook, start_notebook
 from tests import make
 
 IDLE_ACTS = ("snooze", "nudge", "release")
-NAMES = {"teams": "nlp", "nodes": "n1", "pools": "dev"}
+NAMES = {"agents": "n1", "nodes": "n1", "pools": "dev", "teams": "nlp"}
 FILES = {"notes.txt": b"some text\n", "data/table.csv": b"a,b\n1,2\n"}
 AGENT_TOKEN = "ten_of-a-machine-that-comes"
 SETTLE = "POST /api/v1/jobs/{job_id}:settle"
@@ -117,7 +117,6 @@ class World:
         self.path = {
             "job_id": [job.public_id for job in (running, stopped, lost, waiting, others)],
             "notebook_id": [still.public_id, works.public_id],
-            "name": [cast.node.name, cast.dev.name],
             "digest": [code.digest],
             "upload_id": [str(upload.uuid)],
             "webhook_id": [webhook.pk],
@@ -139,8 +138,7 @@ class World:
         self.only = {
             SETTLE: {"job_id": [lost.public_id]},
             "POST /api/v1/alerts/{alert_id}:acknowledge": {"alert_id": [alerts[-1].pk]},
-            **{f"GET /api/v1/{of}/{{name}}/metrics": {"name": [name]} for of, name in NAMES.items()},
-            **{f"GET /api/v1/nodes/{{name}}/checks{more}": {"name": ["n1"]} for more in ("", "/history")},
+            "POST /api/v1/jobs/{job_id}:retry": {"job_id": [stopped.public_id]},
             **{f"POST /api/v1/idle/{{job_id}}:{act}": {"job_id": [running.public_id]} for act in IDLE_ACTS},
         }
         self.sent = {
@@ -177,7 +175,8 @@ class World:
     def bring_home(self, case) -> None:
         """In about two places of three what was made up gives way to what exists. One case is always one request."""
         dice = random.Random(repr((case.path_parameters, case.query, case.body)))
-        path = self.path | self.only.get(case.operation.label, {})
+        collection = case.operation.path.removeprefix("/api/v1/").partition("/")[0]
+        path = self.path | {"name": [NAMES.get(collection, "")]} | self.only.get(case.operation.label, {})
         for part, known in ((case.path_parameters, path), (case.query, self.sent), (case.body, self.sent)):
             if isinstance(part, dict):
                 for name in sorted(part.keys() & known.keys()):
