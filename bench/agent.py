@@ -151,7 +151,7 @@ def build_double(folder: Path) -> dict[str, str]:
     source, library = ROOT / "tests/agent/double_nvml.c", folder / "lib/libnvidia-ml.so.1"
     library.parent.mkdir()
     subprocess.run(["gcc", *FLAGS, str(source), "-o", str(library)], check=True)
-    (folder / "cards").touch()
+    (folder / "cards").write_text("".join(f"gpm {place} 60\n" for place in range(CARDS)))  # as from Hopper on
     known = {"LD_LIBRARY_PATH": str(library.parent), "NVML_DOUBLE": str(folder / "cards")}
     return {**os.environ, **known, "TESSERA_AGENT_TOKEN": "ten_bench"}
 

@@ -15,6 +15,8 @@ TOLD = ("used_mib", "temperature_c", "power_w", "clock_mhz", "energy_mj")
 """As NVML tells them. Energy is a total since the driver was loaded."""
 WORKED = {"sm": "sm_ms", "tensor": "tensor_ms", "dram": "dram_ms"}
 """{what GPM tells: our total of it}."""
+OF_INSTANCES = {"graphics": "busy_ms"}
+"""The driver keeps no samples of how busy an instance of MIG was; that any engine of it was active is the same."""
 
 
 class Meter:
@@ -57,7 +59,8 @@ class Meter:
             self._totals[uuid] = total
         if (means := sample.get("means")) is not None:
             worked = self._worked[uuid] = add_means(self._worked.get(uuid, {}), means)
-            card |= {WORKED[name]: int(worked[name]) for name in means.values if name in WORKED}
+            names = WORKED | (OF_INSTANCES if sample.get("is_instance") else {})
+            card |= {names[name]: int(worked[name]) for name in means.values if name in names}
         return card | {"source": SIMULATED} if self._simulated else card
 
 

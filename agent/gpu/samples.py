@@ -22,7 +22,7 @@ def report_samples() -> list[Sample]:
 def take_samples(gpm: GpmReader | None = None) -> list[Sample]:
     """As `report_samples`, with clock_mhz, energy_mj, `utilization`: (microseconds since 1970, percent) of the last
     seconds, if known, `processes`: the same of processes, None if they are not told, `counters` (counters/fields.py),
-    and `means`: what `gpm` tells since its look before.
+    `means`: what `gpm` tells since its look before, and `is_instance`: of MIG.
     """
     return _ask_each(lambda handle, card: _sample_in_full(handle, card, gpm))
 
@@ -79,6 +79,7 @@ def _sample_in_full(handle: Any, card: Any, gpm: GpmReader | None) -> Sample | N
         "processes": read_process_samples(handle, 0),
         "counters": read_counters(handle) if card is None else {},
         "means": means,
+        "is_instance": card is not None,
     }
 
 

@@ -88,7 +88,8 @@ def test_instances_of_mig_have_a_gpm_of_their_own(machine, script):
         {card["uuid"][:4] + card["uuid"][-1]: card for card in tick["cards"]} for tick in (ticks[1], ticks[-1])
     )
     for uuid, percent in (("MIG-0", 70), ("MIG-1", 30)):
-        assert last[uuid]["sm_ms"] - first[uuid]["sm_ms"] == pytest.approx(span_ms * percent / 100, abs=40)
+        for name in ("sm_ms", "busy_ms"):
+            assert last[uuid][name] - first[uuid][name] == pytest.approx(span_ms * percent / 100, abs=40)
         assert "used_mib" in last[uuid] and not {"pcie_rx_kib", "throttle_heat_ms"} & last[uuid].keys()
 
 
