@@ -110,7 +110,10 @@ def test_every_variable_is_one_that_the_platform_reads(helm):
         for variable in container["env"]
     }
     assert names > {"TESSERA_SECRET_KEY", "PGPASSWORD"}
-    assert {name for name in names if name not in settings} == {"PGSSLMODE"}  # which libpq reads
+    assert {name for name in names if name not in settings} == {
+        "PGSSLMODE",
+        "TESSERA_POD_IP",
+    }  # of libpq, of monitoring.presence
 
 
 def test_some_process_takes_each_queue(helm):
@@ -133,6 +136,26 @@ def test_every_process_has_a_probe_that_fails_where_it_is_stuck(helm, tmp_path):
         assert {"name": "tmp", "mountPath": "/tmp"} in container["volumeMounts"]
         check_by_age(probes[name]["exec"]["command"], file, tmp_path / "alive")
         assert container["startupProbe"]["exec"] == probes[name]["exec"]
+
+
+def test_who_may_ask_for_metrics_reaches_every_process_that_tells_its_own(helm):
+    things = render(helm, WHOLE)
+    telling = {
+        name: container
+        for name, spec in pod_specs(things).items()
+        for container in spec["containers"]
+        if {"name": "metrics", "containerPort": 9090} in container.get("ports", ())
+    }
+    assert telling.keys() == {"lab-watch", "lab-worker", "lab-sender", "lab-beat"}
+    for name in telling:  # so that /metrics/targets has an address that answers
+        assert "TESSERA_POD_IP" in {variable["name"] for variable in telling[name]["env"]}
+    for name in telling.keys() - {"lab-watch"}:  # which is told by its command
+        assert {"name": "TESSERA_METRICS_LISTEN", "value": "0.0.0.0:9090"} in telling[name]["env"]
+    (policy,) = (thing for thing in things if thing["metadata"]["name"] == "lab-metrics")
+    (part,) = policy["spec"]["podSelector"]["matchExpressions"]
+    assert {f"lab-{component}" for component in part["values"]} == telling.keys() and part["operator"] == "In"
+    assert policy["spec"]["ingress"] == [{"ports": [{"port": "metrics"}], "from": [{"namespaceSelector": {}}]}]
+    assert not [thing for thing in render(helm, TRIAL) if thing["metadata"]["name"].endswith("-metrics")]
 
 
 def check_by_age(command: list[str], file: str, here: Path) -> None:

@@ -195,8 +195,10 @@ spec:
         {{- end }}
         env:
         - {name: TESSERA_ROLE, value: {{ .role }}}
+        - {name: TESSERA_POD_IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}}
         {{- if .rounds }}
         - {name: TESSERA_ALIVE, value: /tmp/alive}
+        - {name: TESSERA_METRICS_LISTEN, value: "0.0.0.0:9090"}
         {{- end }}
         {{- include "tessera.env" .root | nindent 8 }}
         securityContext: {{- include "tessera.fence" . | nindent 10 }}
@@ -217,6 +219,8 @@ spec:
         livenessProbe: {httpGet: {path: /livez, port: metrics}, periodSeconds: 10, timeoutSeconds: 5, failureThreshold: 6}
         {{- end }}
         {{- if .rounds }}
+        ports:
+        - {name: metrics, containerPort: 9090}
         startupProbe: {exec: {command: {{ include "tessera.rounds" . }}}, periodSeconds: 5, timeoutSeconds: 10, failureThreshold: 60}
         livenessProbe: {exec: {command: {{ include "tessera.rounds" . }}}, periodSeconds: 30, timeoutSeconds: 10, failureThreshold: 3}
         {{- end }}
