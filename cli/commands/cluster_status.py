@@ -120,7 +120,7 @@ def usage(
     ] = None,
     until: Annotated[str | None, typer.Option("--to", metavar="TIME", help="The end, not included; else now.")] = None,
 ) -> None:
-    """Reports of your teams: GPU-hours, or how long jobs waited.
+    """Reports of your teams: GPU-hours, waits or failures.
 
     `-o csv` for spreadsheets. What a task held before or after the period does not count.
     """

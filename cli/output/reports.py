@@ -18,6 +18,7 @@ USAGE_PARTS = ("held", "active", "paused", "idle", "unknown")
 class Report(StrEnum):
     usage = "usage"
     waits = "waits"
+    failures = "failures"
 
 
 class Grouping(StrEnum):
@@ -28,6 +29,8 @@ class Grouping(StrEnum):
     job = "job"
     size = "size"
     kind = "kind"
+    reason = "reason"
+    node = "node"
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,14 @@ def _list_waits(one: dict[str, Any]) -> list[str]:
     return [jobs, *times, tries, wait, _show_wait(waiting["longest_s"]), gave_up]
 
 
+def _list_failures(one: dict[str, Any]) -> list[str]:
+    cells = []
+    for losses in (one["failed"], one["made_room"]):
+        lost, unsaved = (f"{losses['gpu_hours'][name]:.2f}" for name in ("lost", "unsaved"))
+        cells += [str(losses["tries"]), lost, unsaved] if losses["tries"] else [NONE, NONE, NONE]
+    return cells
+
+
 def _show_wait(seconds: float | None) -> str:
     return NONE if seconds is None else format_duration(round(seconds))
 
@@ -115,5 +126,19 @@ TABLES = {
         _list_waits,
         "Waits from submit to start",
         "No job started or waited in this time.",
+    ),
+    Report.failures: Table(
+        "/reports/failures",
+        (
+            Column("FAILED", right=True),
+            Column("LOST H", right=True),
+            Column("UNSAVED", right=True),
+            Column("MADE ROOM", right=True),
+            Column("LOST H", right=True),
+            Column("UNSAVED", right=True),
+        ),
+        _list_failures,
+        "Tries that ended before their time, with lost GPU-hours",
+        "Nothing failed in this time.",
     ),
 }

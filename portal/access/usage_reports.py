@@ -8,6 +8,7 @@ from itertools import islice
 from accounts.models import User
 from common.errors import FieldError, InvalidInput
 from monitoring.costs.sums import Cost, sum_costs
+from monitoring.reports.failures import FailedTry, FailureReport, list_failures, sum_failures
 from monitoring.reports.waits import WaitReport, sum_waits
 from monitoring.usage.energy_report import Energy, sum_energy
 from monitoring.usage.report import Period, Sums, sum_days, sum_usage
@@ -57,6 +58,17 @@ def load_wait_report(user: User, by: str, period: Period, now: datetime) -> Wait
     """Return the waits of a period by key of monitoring.reports.waits.GROUPS. Raises InvalidInput."""
     check_period(period)
     return sum_waits(by, period, now, team_ids_in_sight(user), MOST_GROUPS)
+
+
+def load_failure_report(user: User, by: str, period: Period, now: datetime) -> FailureReport:
+    """Return the failures of a period by key of monitoring.reports.failures.GROUPS. Raises InvalidInput."""
+    check_period(period)
+    return sum_failures(by, period, now, team_ids_in_sight(user), MOST_GROUPS)
+
+
+def load_failures(user: User, by: str, only: str | None, period: Period, now: datetime) -> list[FailedTry]:
+    """Return the newest failures of a period, of one group or of all."""
+    return list_failures(by, only, period, now, team_ids_in_sight(user))
 
 
 def _sort_costs(found: dict[str, Cost] | None, groups: Collection[str]) -> Costs | None:

@@ -141,6 +141,13 @@ def test_usage_tells_how_long_jobs_waited(ada, running):
     assert "model" in ada("usage", "--report", "waits", "--by", "model").stderr
 
 
+def test_usage_tells_what_failed(ada, running):
+    make.use(running.newest_tasks.get(), hours=8)
+    make.end(running, TaskState.FAILED, "exit_nonzero", 1)
+    lines = [line.split() for line in ada("usage", "--report", "failures", "--by", "user").stdout.splitlines()]
+    assert lines[1:] == [["ada", "1", "2.00", "2.00", "–", "–", "–"]]
+
+
 def test_why_names_the_reason(ada, cast):
     job = make.job(cast.ada, name="waits")
     Job.objects.filter(pk=job.pk).update(

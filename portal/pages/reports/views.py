@@ -10,6 +10,7 @@ from django.views.decorators.http import require_safe
 from accounts.models import User
 from portal.pages.reports.day import DayPage
 from portal.pages.reports.energy import EnergyPage
+from portal.pages.reports.failures import FailuresPage
 from portal.pages.reports.page import ReportPage
 from portal.pages.reports.usage import UsagePage
 from portal.pages.reports.waits import WaitsPage
@@ -19,6 +20,7 @@ from portal.partial import render_page
 REPORTS: dict[str, type[ReportPage]] = {
     "usage": UsagePage,
     "waits": WaitsPage,
+    "failures": FailuresPage,
     "day": DayPage,
     "energy": EnergyPage,
 }

@@ -1,0 +1,180 @@
+"""Tries of jobs that ended before their time, why, and the GPU time that was lost with them.
+
+Each try counts once, with its last end, by the task that explains it. Lost is what its tasks held since their last
+checkpoint, or since they were placed where there was none; it counts whole, however long before the period it began.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db import connection
+
+from jobs.lifecycle import MADE_ROOM
+from monitoring.usage.report import MS, Period
+
+GROUPS = {
+    "reason": ("decisive.reason", ""),
+    "team": ("team.name", ""),
+    "user": ("person.username", ""),
+    "pool": ("pool.name", "JOIN cluster_pool pool ON pool.id = j.pool_id"),
+    "node": ("coalesce(node.name, '')", ""),
+}
+"""{group: (its name, the tables that only it needs)}."""
+MEANT = ("completed", "job_done", "stopped_by_user", "idle")
+"""Reasons that are no failure."""
+MOST_ENDS = 50
+
+
+@dataclass(frozen=True)
+class Losses:
+    """tries, of so many jobs. In thousandths of cards times milliseconds: lost, of it unsaved in tries without a
+    checkpoint; kept: held before their last checkpoint.
+    """
+
+    tries: int = 0
+    jobs: int = 0
+    lost: int = 0
+    unsaved: int = 0
+    kept: int = 0
+
+
+@dataclass(frozen=True)
+class FailureSums:
+    """failed: by themselves or their machine. made_room: stopped for other jobs or maintenance, and queued again."""
+
+    failed: Losses = Losses()
+    made_room: Losses = Losses()
+
+    @property
+    def tries(self) -> int:
+        return self.failed.tries + self.made_room.tries
+
+    @property
+    def lost(self) -> int:
+        return self.failed.lost + self.made_room.lost
+
+
+@dataclass(frozen=True)
+class FailedTry:
+    """reason, node: of the task that explains the end. lost, kept: as in Losses."""
+
+    job_id: int
+    job_name: str
+    attempt: int
+    reason: str
+    user: str
+    team: str
+    node: str
+    ended_at: datetime
+    lost: int
+    kept: int
+
+
+@dataclass(frozen=True)
+class FailureReport:
+    """groups: the most frequent first. left_out: further groups."""
+
+    by: str
+    period: Period
+    complete_to: datetime
+    groups: dict[str, FailureSums]
+    total: FailureSums
+    left_out: int
+
+
+def sum_failures(by: str, period: Period, now: datetime, teams: Collection[int] | None, most: int) -> FailureReport:
+    """Sum the tries that ended in a period. by: key of GROUPS. most: groups.
+
+    teams: ids of the teams that count; None is all.
+    """
+    edge = min(period.ends, now)
+    rows = _ask(by, SUMS, _ask_for(period.begins, edge, teams))
+    found = _gather((row[1], row[2], Losses(*map(int, row[3:]))) for row in rows if row[0] == 0)
+    total = _gather(("", row[2], Losses(*map(int, row[3:]))) for row in rows if row[0])
+    ordered = sorted(found.items(), key=lambda group: (-group[1].tries, -group[1].lost, group[0]))
+    left_out = max(len(ordered) - most, 0)
+    return FailureReport(by, period, edge, dict(ordered[:most]), total.get("", FailureSums()), left_out)
+
+
+def list_failures(
+    by: str, only: str | None, period: Period, now: datetime, teams: Collection[int] | None
+) -> list[FailedTry]:
+    """Return the newest tries that ended in a period, of one group or of all; at most MOST_ENDS."""
+    asked = {**_ask_for(period.begins, min(period.ends, now), teams), "only": only, "most": MOST_ENDS}
+    return [FailedTry(*row) for row in _ask(by, NEWEST, asked)]
+
+
+def _gather(rows: Iterable[tuple[str, bool, Losses]]) -> dict[str, FailureSums]:
+    found: dict[str, dict[str, Losses]] = {}
+    for name, made_room, losses in rows:
+        found.setdefault(name, {})["made_room" if made_room else "failed"] = losses
+    return {name: FailureSums(**kinds) for name, kinds in found.items()}
+
+
+def _ask_for(begins: datetime, edge: datetime, teams: Collection[int] | None) -> dict[str, Any]:
+    of = None if teams is None else sorted(teams)
+    return {"begins": begins, "edge": edge, "teams": of, "meant": list(MEANT), "room": sorted(MADE_ROOM)}
+
+
+def _ask(by: str, select: str, asked: dict[str, Any]) -> list[tuple]:
+    name, tables = GROUPS[by]
+    with connection.cursor() as cursor:
+        cursor.execute(TRIES % {"name": name, "tables": tables} + select, asked)
+        return cursor.fetchall()
+
+
+TRIES = """
+WITH candidate AS MATERIALIZED (
+    SELECT DISTINCT job_id, attempt FROM jobs_task
+    WHERE ended_at >= %%(begins)s AND ended_at < %%(edge)s AND state IN ('FAILED', 'STOPPED')
+), task AS MATERIALIZED (
+    SELECT t.uuid, t.job_id, t.attempt, t.rank, t.state, t.reason, t.node_id, t.started_at, t.ended_at,
+        t.checkpointed_at
+    FROM jobs_task t JOIN candidate USING (job_id, attempt)
+), try AS MATERIALIZED (
+    SELECT job_id, attempt, max(ended_at) AS ended_at,
+        CASE WHEN bool_and(checkpointed_at > started_at) THEN min(checkpointed_at) END AS saved_at
+    FROM task GROUP BY job_id, attempt
+    HAVING bool_and(ended_at IS NOT NULL) AND max(ended_at) >= %%(begins)s AND max(ended_at) < %%(edge)s
+), decisive AS MATERIALIZED (
+    SELECT DISTINCT ON (job_id, attempt) job_id, attempt, reason, node_id FROM task
+    WHERE state IN ('FAILED', 'STOPPED')
+    ORDER BY job_id, attempt, reason = 'gang_broken', state = 'STOPPED', ended_at, rank
+), failure AS MATERIALIZED (
+    SELECT %(name)s AS name, j.id AS job_id, j.name AS job_name, try.attempt, try.ended_at, try.saved_at,
+        decisive.reason, decisive.reason = ANY(%%(room)s) AS made_room, person.username, team.name AS team,
+        coalesce(node.name, '') AS node
+    FROM try JOIN decisive USING (job_id, attempt) JOIN jobs_job j ON j.id = try.job_id
+    JOIN accounts_user person ON person.id = j.user_id
+    JOIN accounts_team team ON team.id = j.team_id
+    LEFT JOIN cluster_node node ON node.id = decisive.node_id
+    %(tables)s
+    WHERE decisive.reason <> ALL(%%(meant)s) AND NOT (j.state = 'SUCCEEDED' AND j.attempt = try.attempt)
+        AND (%%(teams)s::bigint[] IS NULL OR j.team_id = ANY(%%(teams)s::bigint[]))
+), loss AS MATERIALIZED (
+    SELECT job_id, attempt, sum(milli * (released - begun)) AS held,
+        sum(milli * greatest(released - greatest(saved, begun), 0)) AS lost
+    FROM (
+        SELECT job_id, attempt, h.gpu_milli::bigint AS milli, [held_from] AS begun,
+            [coalesce(released_at, failure.ended_at)] AS released, coalesce([saved_at], 0) AS saved
+        FROM failure JOIN task USING (job_id, attempt) JOIN quotas_holding h ON h.task = task.uuid
+        WHERE h.gpu_id IS NOT NULL
+    ) part GROUP BY job_id, attempt
+)
+"""
+for moment in ("held_from", "coalesce(released_at, failure.ended_at)", "saved_at"):
+    TRIES = TRIES.replace(f"[{moment}]", MS.format(moment))
+SUMS = """
+SELECT grouping(name), name, made_room, count(*), count(DISTINCT job_id), coalesce(sum(lost), 0),
+    coalesce(sum(lost) FILTER (WHERE saved_at IS NULL), 0), coalesce(sum(held - lost), 0)
+FROM failure LEFT JOIN loss USING (job_id, attempt)
+GROUP BY GROUPING SETS ((name, made_room), (made_room))
+"""
+NEWEST = """
+SELECT job_id, job_name, attempt, reason, username, team, node, ended_at, coalesce(lost, 0), coalesce(held - lost, 0)
+FROM failure LEFT JOIN loss USING (job_id, attempt)
+WHERE %(only)s::text IS NULL OR name = %(only)s
+ORDER BY ended_at DESC, job_id LIMIT %(most)s
+"""
