@@ -40,6 +40,7 @@ from scheduler.preview.forecast_recorder import record_forecasts
 from scheduler.preview.preview import check_possible
 from scheduler.reconcile.actions import decode_action, run_actions
 from scheduler.reconcile.round import Poller, reconcile_once
+from scheduler.reconcile.simulated_samples import sample_simulated_cards
 from scheduler.runtime import get_runtime, get_sampler
 
 log = logging.getLogger("tessera.tasks")
@@ -98,10 +99,12 @@ def suspect() -> None:
 
 @shared_task
 def sample_when_due() -> None:
-    """Sample this machine where no agent does, more often while somebody watches it."""
+    """Sample this machine, or simulated cards of a cluster, where no agent does; more often what somebody watches."""
     sampler = get_sampler()
     try:
-        if sampler is not None and claim_sample(sampler.node_name):
+        if sampler is None:
+            sample_simulated_cards()
+        elif claim_sample(sampler.node_name):
             sample()
     except DatabaseError as failed:  # the next beat retries; nothing waits for samples
         log.warning("no samples: %s", failed)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Protocol
 from uuid import uuid4
 
 from agent.gpu.busy_total import MEASURED, BusyTotal
@@ -18,7 +19,6 @@ from agent.gpu.meter import SIMULATED, build_card
 from agent.gpu.samples import Sample, take_samples
 from agent.gpu.share_busy import CardShares, add_shares
 from agent.usage.machine import MachineReader
-from runtimes.contract.node import GpuView
 from runtimes.local.processes import list_descendants, list_processes, read_boot_id
 from runtimes.local.runtime import LocalRuntime
 from runtimes.local.simulated_load import COOL_C, build_load
@@ -28,6 +28,13 @@ from runtimes.storage.file_lock import hold_file_lock
 IDLE_W, FULL_W = 45, 290
 """Power of a simulated card."""
 NVML_PATIENCE_S = 5.0
+
+
+class MayBeSimulated(Protocol):
+    """A card, as a runtime or a row of the platform tells it."""
+
+    @property
+    def simulated(self) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -141,7 +148,11 @@ def look_at_task(task: TaskDir) -> TaskLook | None:
 
 
 def build_tick(
-    looks: list[TaskLook], cards: Mapping[str, GpuView], measured: Mapping[str, Sample], totals: Totals, now_s: float
+    looks: list[TaskLook],
+    cards: Mapping[str, MayBeSimulated],
+    measured: Mapping[str, Sample],
+    totals: Totals,
+    now_s: float,
 ) -> dict:
     """Return the next tick and move the totals on to it."""
     totals.seq += 1
