@@ -20,8 +20,10 @@ from events.notices import drop_old_notices
 from events.outgoing import claim_batches, record_try
 from jobs.time_limit_warning import warn_of_ends
 from monitoring.alerts.services import alerts_visible_to
-from monitoring.models import Alert
+from monitoring.models import Alert, ReportMail
+from monitoring.report_mails.services import tell_due_reports
 from portal.access.event_visibility import load_event_visibility
+from portal.report_mails import build_report_mail
 from portal.wording.events import describe_event
 from portal.wording.monitoring.end_verdicts import load_end_verdicts
 from portal.wording.notices import event_url, view_notice
@@ -42,6 +44,12 @@ def send() -> None:
         send_mails()
     except OperationalError as gone:  # the next beat retries
         log.warning("sending waits for the database: %s", gone)
+
+
+@shared_task
+def tell_reports() -> None:
+    """Make notices of the reports that are due; `send` mails them."""
+    tell_due_reports()
 
 
 @shared_task
@@ -103,7 +111,10 @@ def _mails_of(batch: list[Notice]) -> Iterator[tuple[Notice, User]]:
 def _mail(server: BaseEmailBackend, notice: Notice, user: User) -> None:
     """Send one mail; if refused, it is retried. Raises OSError if the server is away."""
     try:
-        server.send_messages([build_mail(notice, user)])
+        if (mail := build_mail(notice, user)) is None:
+            record_try(notice, sent=False, again=False, error="not_wanted")
+            return
+        server.send_messages([mail])
     except smtplib.SMTPServerDisconnected:
         raise
     except (smtplib.SMTPException, ValueError) as refused:
@@ -113,12 +124,15 @@ def _mail(server: BaseEmailBackend, notice: Notice, user: User) -> None:
         record_try(notice, sent=True)
 
 
-def build_mail(notice: Notice, user: User) -> EmailMessage:
+def build_mail(notice: Notice, user: User) -> EmailMessage | None:
+    """Return the mail of a notice; None if its report is not wanted any more."""
+    headers = {"Message-ID": f"<notice-{notice.pk}@{urlsplit(settings.TESSERA_PUBLIC_URL).hostname}>"}
     with translation.override(user.language or settings.LANGUAGE_CODE):
+        if notice.object_kind == ReportMail.KIND:
+            return build_report_mail(notice, user, headers)
         view = view_notice(notice, load_end_verdicts([notice]).get(notice.pk, ""))
         choose = settings.TESSERA_PUBLIC_URL + reverse("notifications")
         foot = _("Choose your notifications at %(url)s") % {"url": choose}
         parts = [f"{view.title}.", view.text, view.url, f"-- \n{foot}"]
         body = "\n\n".join(part for part in parts if part)
-        headers = {"Message-ID": f"<notice-{notice.pk}@{urlsplit(settings.TESSERA_PUBLIC_URL).hostname}>"}
         return EmailMessage(f"Tessera: {view.title}", body, to=[user.email], headers=headers)

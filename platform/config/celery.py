@@ -52,6 +52,7 @@ app.conf.beat_schedule = {
     "refresh_images": build_schedule_entry(120, "images.tasks.refresh", queue="outside"),
     "sweep_uploads": build_schedule_entry(600, "files.tasks.sweep_uploads"),
     "send": build_schedule_entry(5, "portal.tasks.send", queue="outside"),
+    "tell_reports": build_schedule_entry(60, "portal.tasks.tell_reports", queue="outside"),
     "sweep_sent": build_schedule_entry(3600, "portal.tasks.sweep", queue="outside", expires=600),
     "sweep": build_schedule_entry(600, "scheduler.tasks.sweep"),
     "keep_uses": build_schedule_entry(60, "monitoring.tasks.keep"),

@@ -51,6 +51,7 @@ KINDS: dict[str, Channels] = {
     "quota_changed": Channels(portal=True, mail=False),
     "alert": Channels(portal=True, mail=True),
     "alert_ended": Channels(portal=True, mail=False),
+    "report": Channels(portal=False, mail=True),
 }
 
 

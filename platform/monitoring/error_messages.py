@@ -30,6 +30,7 @@ FIELD_MESSAGES = {
     "unknown_alert_rule": _("There is no alert rule %(got)s. GET /alert-rules lists them."),
     "unknown_gpu_model": _("No card is of the model “%(got)s”. Choose of: %(known)s."),
     "unknown_metric": _("There is no metric “%(got)s”. Choose of: %(known)s."),
+    "unknown_zone": _("“%(got)s” is not a time zone. Write one such as Asia/Shanghai or UTC."),
     "window_not_kept": _("Series are kept for %(most_days)s days. Ask for so many at most."),
 }
 ERROR_MESSAGES = {
@@ -39,11 +40,13 @@ ERROR_MESSAGES = {
     "not_idle": _("It is not idle now, so there is nothing to do."),
     "nothing_released": _("%(name)s has not lost its GPU. Start it, and it has what its settings say."),
     "nudged_lately": _("Its owner was asked within the last hour. Wait for an answer, or write to them."),
+    "report_mail_twice": _("You get this report already. Delete it first to get it at another hour."),
     "shipped_rule": _("This rule ships with the platform and cannot be deleted. Switch it off instead."),
     "snoozes_spent": _(
         "It was kept %(max)s times within a day, which is the most. Use it, or ask a lead for an exemption."
     ),
     "user_limit.alert_rules": _("There are %(used)s of at most %(limit)s alert rules. Delete one first."),
     "user_limit.prices": _("There are %(used)s of at most %(limit)s prices. Delete old ones first."),
+    "user_limit.report_mails": _("You get %(used)s of at most %(limit)s reports by mail. Delete one first."),
     "user_limit.silences": _("You have %(used)s of at most %(limit)s silences. End one first."),
 }

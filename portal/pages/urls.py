@@ -6,7 +6,7 @@ from cluster.nodes import cordon_node, drain_node, uncordon_node
 from jobs.control import hold_job, release_job, retry_job, stop_job
 from monitoring.alerts.actions import confirm_action, undo_action
 from portal.pages import apps, frame, home, terminal
-from portal.pages.account import notices, ssh_keys, webhooks
+from portal.pages.account import notices, report_mails, ssh_keys, webhooks
 from portal.pages.account import sign_in_and_tokens as account
 from portal.pages.alerts import views as alerts
 from portal.pages.cluster import health as cluster_health
@@ -94,6 +94,8 @@ urlpatterns = [
     path("notices/bell", notices.show_bell, name="bell"),
     path("notices/read", notices.read_notices, name="notices_read"),
     path("settings/notifications/", notices.choose_notices, name="notifications"),
+    path("settings/notifications/reports/<int:mail_id>/delete", report_mails.delete, name="report_mail_delete"),
+    path("settings/notifications/stop/<str:secret>", report_mails.stop, name="report_mail_off"),
     path("settings/password/", account.change_password, name="password"),
     path("settings/tokens/", account.tokens, name="tokens"),
     path("settings/tokens/<int:token_id>/revoke", account.revoke, name="token_revoke"),

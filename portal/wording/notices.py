@@ -31,6 +31,7 @@ KIND_LABELS: dict[str, str | Promise] = {
     "quota_changed": gettext_lazy("The quota of a team that I lead changes"),
     "alert": gettext_lazy("An alert fires that concerns me"),
     "alert_ended": gettext_lazy("An alert that I was told of ends"),
+    "report": gettext_lazy("A report is due that I asked for below"),
 }
 
 TITLES: dict[str, str | Promise] = {
@@ -46,6 +47,7 @@ TITLES: dict[str, str | Promise] = {
     "quota_changed": gettext_lazy("The quota of team %(team)s in pool %(pool)s has changed"),
     "alert": "%(alert)s",
     "alert_ended": gettext_lazy("Ended: %(alert)s"),
+    "report": gettext_lazy("A report is there for you"),
 }
 WEBHOOK_WHY: dict[str, str | Promise] = {
     "failing": gettext_lazy(
@@ -70,6 +72,7 @@ LOOKS = {
     "quota_changed": ("gauge", "next"),
     "alert": ("alert-triangle", "fault"),
     "alert_ended": ("circle-check", "done"),
+    "report": ("chart-pie", "next"),
 }
 # Object kind -> (URL name, its parameter, the notice's column with the value).
 PAGES = {
@@ -78,6 +81,7 @@ PAGES = {
     "webhook": ("webhook", "webhook_id", "object_id"),
     "quota": ("quota", "", ""),
     "alert": ("alerts", "", ""),
+    "report_mail": ("reports", "", ""),
 }
 
 

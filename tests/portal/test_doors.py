@@ -24,7 +24,8 @@ from common.secrets import digest_secret
 from files.models import Upload
 from jobs.models import Job
 from jobs.task_access import derive_task_secret
-from monitoring.models import Exemption, IdleRule, IdleWatch
+from monitoring.models import Exemption, IdleRule, IdleWatch, ReportMail
+from monitoring.report_mails.services import create_report_mail
 from notebooks.services import create_notebook
 from portal.api.permissions import AGENT, ANYBODY, SIGNED_IN
 from tests import make
@@ -278,6 +279,9 @@ PAGES = {
     ("notices_read", "POST"): (SIGN_IN, 302, SIGN_IN),
     ("notifications", "GET"): (SIGN_IN, 200, SIGN_IN),
     ("notifications", "POST"): (SIGN_IN, 302, SIGN_IN),
+    ("report_mail_delete", "POST"): (SIGN_IN, 404, SIGN_IN),
+    ("report_mail_off", "GET"): (404, 404, 404),
+    ("report_mail_off", "POST"): (404, 404, 404),
     ("webhooks", "GET"): (SIGN_IN, 200, SIGN_IN),
     ("webhooks", "POST"): (SIGN_IN, 400, SIGN_IN),
     ("webhook", "GET"): (SIGN_IN, 404, SIGN_IN),
@@ -324,7 +328,7 @@ OF_ADA_ALONE = [
     name
     for name, pattern in routes()
     if name == "terminal"
-    or {"notebook_id", "token_id", "key_id", "upload_id", "webhook_id", "silence_id"}
+    or {"notebook_id", "token_id", "key_id", "upload_id", "webhook_id", "silence_id", "mail_id"}
     & set(pattern.pattern.regex.groupindex)
 ]
 
@@ -358,6 +362,7 @@ def build_world():
     cast.exemption = Exemption.objects.create(
         job=cast.job, reason="secret-plan", by=cast.bob, until=timezone.now() + timedelta(hours=1)
     )
+    cast.report_mail = create_report_mail(ReportMail(user=cast.ada, report="usage", by="team"))
     cast.idle_rule = IdleRule.objects.create(kind="batch")
     cast.notebook = create_notebook(user=cast.ada, name="secret-plan", gpu="1/4")
     cast.secret = make.token(cast.ada)
@@ -399,6 +404,7 @@ def address(name, world):
         "maintenance_id": 1,
         "window_id": 1,
         "price_id": 1,
+        "mail_id": world.report_mail.pk,
         "report": "usage",
         "idle_rule_id": world.idle_rule.pk,
         "exemption_id": world.exemption.pk,

@@ -17,6 +17,7 @@ from monitoring.models.checks import CheckState, NodeCheck, NodeCheckChange, Pro
 from monitoring.models.idle import Exemption, IdleRule, IdleSnooze, IdleTold, IdleTouch, IdleWatch
 from monitoring.models.now import CardNow, NodeNow, Source, TaskNow
 from monitoring.models.prices import Price
+from monitoring.models.report_mails import ReportMail, Rhythm
 from monitoring.models.series import FinePack, HourPack, MinutePack, Pack, PackedUntil, Sample
 from monitoring.models.usage import TaskUse, TaskUseNow
 
@@ -47,6 +48,8 @@ __all__ = [
     "PackedUntil",
     "Price",
     "ProcessNow",
+    "ReportMail",
+    "Rhythm",
     "Sample",
     "Severity",
     "Silence",

@@ -6,12 +6,15 @@ from django.conf import settings
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.utils.formats import date_format
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from accounts.models import User
-from common.errors import NotFound
+from common.errors import Conflict, InvalidInput, NotFound
 from events.notices import KINDS, Channels, choose_channels, count_unread, load_choices, mark_read, notices_of
+from portal.forms import bind
+from portal.pages.account.report_mails import ReportMailForm, list_rows
 from portal.pages.request_guards import signed_in
 from portal.partial import render_page
 from portal.wording.monitoring.end_verdicts import load_end_verdicts
@@ -60,7 +63,10 @@ def read_notices(request: HttpRequest) -> HttpResponse:
 @signed_in
 def choose_notices(request: HttpRequest) -> HttpResponse:
     user = cast(User, request.user)
-    if request.method == "POST":
+    form = ReportMailForm(request.POST if "add" in request.POST else None)
+    if form.is_bound and form.is_valid() and _add_report(request, user, form):
+        return redirect("notifications")
+    if request.method == "POST" and not form.is_bound:
         chosen = {kind: Channels(f"{kind}.portal" in request.POST, f"{kind}.mail" in request.POST) for kind in KINDS}
         choose_channels(user_id=user.pk, choices=chosen)
         messages.success(request, _("Saved. You will be notified like this from now on."))
@@ -70,4 +76,17 @@ def choose_notices(request: HttpRequest) -> HttpResponse:
         for kind, channels in load_choices(user.pk).items()
     ]
     context = {"rows": rows, "mail": settings.TESSERA_MAIL, "address": user.email}
-    return render(request, "notices/choose.html", context)
+    context |= {"form": form, "reports": list_rows(user)}
+    return render(request, "notices/choose.html", context, status=400 if form.is_bound else 200)
+
+
+def _add_report(request: HttpRequest, user: User, form: ReportMailForm) -> bool:
+    """Return whether it was added; if not, the form says why."""
+    try:
+        made = form.create(user)
+    except (InvalidInput, Conflict) as error:
+        bind(form, error)
+        return False
+    at = date_format(made.next_at, "DATETIME_FORMAT")
+    messages.success(request, _("The report is mailed for the first time at %(at)s (UTC).") % {"at": at})
+    return True

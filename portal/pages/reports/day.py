@@ -23,7 +23,7 @@ class DayPage(ReportPage):
     """?day=2026-11-26&by=dev&step=5: a day (UTC), today if left out; a pool, else all; minutes of a bar."""
 
     words, template, stem = gettext_lazy("Day"), "reports/day.html", "cards"
-    definitions = DEFINITIONS
+    definitions, mailable = DEFINITIONS, False
 
     def __init__(self, user: User, get: Mapping[str, str]):
         self.pools = dict(Pool.objects.order_by("name").values_list("name", "pk"))

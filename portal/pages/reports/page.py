@@ -29,7 +29,7 @@ class ReportPage:
     """?by=team&period=30, or ?from=2026-11-01&to=2026-11-30, both days included. trouble: why these cannot be shown.
 
     Each report says its words for the tab, its template (over reports/_page.html), the stem of its files' names, its
-    groups, the usual one first, and what its figures mean.
+    groups, the usual one first, what its figures mean, and whether it can be mailed for a week or a month.
     """
 
     words: str | Promise
@@ -37,6 +37,7 @@ class ReportPage:
     stem: str
     groups: Mapping[str, str | Promise]
     definitions: Mapping[str | Promise, str | Promise]
+    mailable = True
 
     def __init__(self, user: User, get: Mapping[str, str]):
         self.user, self.now = user, timezone.now()
