@@ -24,13 +24,15 @@ class Lease(models.Model):
 class Forecast(models.Model):
     """When an attempt was expected to start (null: beyond the simulated future) and when it did.
 
-    first_*: the first forecast, which is measured. raw_*: the same before calibration.
+    first_*: the first forecast, which is measured; first_p50 is null of those from before it was kept. raw_*: the same
+    before calibration.
     """
 
     job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="+")
     attempt = models.PositiveSmallIntegerField()
     made_at = models.DateTimeField()
     first_p10 = models.DateTimeField(null=True)
+    first_p50 = models.DateTimeField(null=True)
     first_p90 = models.DateTimeField(null=True)
     raw_p10 = models.DateTimeField(null=True)
     raw_p90 = models.DateTimeField(null=True)

@@ -13,6 +13,7 @@ from monitoring.reports.waits import WaitReport, sum_waits
 from monitoring.usage.energy_report import Energy, sum_energy
 from monitoring.usage.report import Period, Sums, sum_days, sum_usage
 from portal.access.redacted_rows import team_ids_in_sight
+from scheduler.preview.forecast_accuracy import AccuracyReport, sum_accuracy
 
 LONGEST = timedelta(days=800)
 MOST_GROUPS = 1000
@@ -64,6 +65,12 @@ def load_failure_report(user: User, by: str, period: Period, now: datetime) -> F
     """Return the failures of a period by key of monitoring.reports.failures.GROUPS. Raises InvalidInput."""
     check_period(period)
     return sum_failures(by, period, now, team_ids_in_sight(user), MOST_GROUPS)
+
+
+def load_accuracy_report(user: User, by: str, period: Period, now: datetime) -> AccuracyReport:
+    """Return how right told starts were by key of ACCURACY_GROUPS. Raises InvalidInput."""
+    check_period(period)
+    return sum_accuracy(by, period, now, team_ids_in_sight(user), MOST_GROUPS)
 
 
 def load_failures(user: User, by: str, only: str | None, period: Period, now: datetime) -> list[FailedTry]:

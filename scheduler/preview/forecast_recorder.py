@@ -17,7 +17,7 @@ from scheduler.core.model.types import StartRange
 from scheduler.core.queueing.cycle_context import CycleMemo
 from scheduler.loading.snapshots import load_world
 from scheduler.models import Forecast
-from scheduler.preview.stored_forecasts import MEASURED, StoredForecast, load_run_times
+from scheduler.preview.stored_forecasts import KEPT, MEASURED, StoredForecast, load_run_times
 
 FIRST = 60
 """How many of the first jobs in line of each pool are forecast; those behind wait for them anyway."""
@@ -46,7 +46,8 @@ def record_forecasts() -> None:
 
 def load_calibration(now: float) -> Calibration:
     """Calibrate by starts relative to uncalibrated ranges."""
-    told = Forecast.objects.filter(raw_p10__isnull=False, raw_p90__isnull=False).order_by("-made_at")
+    lately = Q(started_at__isnull=True) | Q(started_at__gt=steady_now() - MEASURED)
+    told = Forecast.objects.filter(lately, raw_p10__isnull=False, raw_p90__isnull=False).order_by("-made_at")
     rows = told.values_list("made_at", "raw_p10", "raw_p90", "started_at")[:MAX_PAST_FORECASTS]
     return fit_calibration(
         PastForecast(
@@ -70,7 +71,7 @@ def record_starts() -> None:
     )
     open_rows.update(started_at=Subquery(assigned))
     gone = Q(started_at__isnull=True) & ~(Q(job__state=JobState.QUEUED) & Q(attempt=F("job__attempt")))
-    Forecast.objects.filter(gone | Q(started_at__lt=steady_now() - MEASURED)).delete()
+    Forecast.objects.filter(gone | Q(started_at__lt=steady_now() - KEPT)).delete()
 
 
 def _first_in_line() -> dict[int, int]:
@@ -93,7 +94,7 @@ def _store_forecasts(first: dict[int, int], ranges: dict[int, StartRange], calib
                 setattr(row, name, value)
             changed.append(row)
         elif columns["p10"] is not None:
-            columns |= {"first_p10": columns["p10"], "first_p90": columns["p90"]}
+            columns |= {f"first_{name}": columns[name] for name in ("p10", "p50", "p90")}
             columns |= {"raw_p10": _moment(raw.p10), "raw_p90": _moment(raw.p90)}
             fresh.append(Forecast(job_id=job, attempt=first[job], made_at=now, **columns))
     Forecast.objects.bulk_create(fresh, ignore_conflicts=True)

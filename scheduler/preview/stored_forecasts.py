@@ -12,6 +12,8 @@ from scheduler.core.forecast.run_times import LEAST_UNTIMED, RunTimeHistory, lea
 from scheduler.models import Forecast, Lease
 
 MEASURED = timedelta(days=7)
+KEPT = timedelta(days=400)
+"""For reports."""
 SLACK = timedelta(seconds=5)
 """Tolerance for the delay between a decision and its execution by the loops."""
 PAST = 500

@@ -178,6 +178,7 @@ API = {
     ("api-price", "DELETE"): (401, 403, 403),
     ("api-report-day", "GET"): (401, 200, 403),
     ("api-report-energy", "GET"): (401, 200, 403),
+    ("api-report-eta", "GET"): (401, 200, 403),
     ("api-report-failures", "GET"): (401, 200, 403),
     ("api-report-waits", "GET"): (401, 200, 403),
     ("api-usage", "GET"): (401, 200, 403),

@@ -42,7 +42,7 @@ def test_a_job_starts_when_the_one_before_it_says_that_it_ends(waiting):
     told = load_forecasts([waiting])[waiting.pk]
     assert abs(told.p50 - timezone.now() - timedelta(hours=1)) < timedelta(seconds=30)
     row = Forecast.objects.get()
-    assert row.first_p10 == row.p10 == told.p10
+    assert row.first_p10 == row.p10 == told.p10 and row.first_p50 == told.p50
 
 
 def test_what_was_first_told_stays_and_the_rest_follows(waiting):

@@ -99,6 +99,16 @@ _OF_KIND = """
     count(*) FILTER (WHERE what = '{0}'),
     percentile_cont(ARRAY[0.5, 0.9]) WITHIN GROUP (ORDER BY waited_s) FILTER (WHERE what = '{0}'),
     max(waited_s) FILTER (WHERE what = '{0}')"""
+SIZE = """(
+        SELECT CASE WHEN sum(cards) > 8 THEN '9+' WHEN sum(cards) > 4 THEN '5-8' WHEN sum(cards) > 1 THEN '2-4'
+            WHEN sum(cards) = 1 THEN '1' WHEN bool_or(part) THEN 'part' ELSE 'none' END
+        FROM jsonb_array_elements(gang) role,
+            regexp_replace(role -> 'request' ->> 'gpu', '^.*:', '') amount,
+            CAST(amount ~ '^([0-9.]+GB|.*/[0-9]+)$' AS boolean) part,
+            CAST(CASE WHEN part THEN 0 WHEN amount ~ '^[0-9]+$' THEN amount::int ELSE 1 END
+                * (role ->> 'min')::int AS int) cards
+    )"""
+"""One of SIZES, of a column `gang`."""
 QUERY = """
 WITH try AS MATERIALIZED (
     SELECT job_id, attempt, min(assigned_at) AS placed_at, coalesce(min(assigned_at), max(ended_at)) AS over_at
@@ -124,15 +134,7 @@ WITH try AS MATERIALIZED (
     WHERE j.submitted_at < %%(edge)s AND (%%(teams)s::bigint[] IS NULL OR j.team_id = ANY(%%(teams)s::bigint[]))
         AND (over_at IS NOT NULL OR j.held_at IS NULL)
 ), size AS MATERIALIZED (
-    SELECT gang, (
-        SELECT CASE WHEN sum(cards) > 8 THEN '9+' WHEN sum(cards) > 4 THEN '5-8' WHEN sum(cards) > 1 THEN '2-4'
-            WHEN sum(cards) = 1 THEN '1' WHEN bool_or(part) THEN 'part' ELSE 'none' END
-        FROM jsonb_array_elements(gang) role,
-            regexp_replace(role -> 'request' ->> 'gpu', '^.*:', '') amount,
-            CAST(amount ~ '^([0-9.]+GB|.*/[0-9]+)$' AS boolean) part,
-            CAST(CASE WHEN part THEN 0 WHEN amount ~ '^[0-9]+$' THEN amount::int ELSE 1 END
-                * (role ->> 'min')::int AS int) cards
-    ) AS size
+    SELECT gang, {size} AS size
     FROM (SELECT DISTINCT gang FROM wait) gangs
 ), sized AS MATERIALIZED (
     SELECT name, size,
@@ -144,4 +146,4 @@ WITH try AS MATERIALIZED (
 SELECT CASE WHEN grouping(size) = 0 THEN 'size' WHEN grouping(name) = 0 THEN 'name' ELSE 'all' END, size, name,
     {columns}
 FROM sized GROUP BY GROUPING SETS ((size), (name), ())
-""".replace("{columns}", ",".join(map(_OF_KIND.format, KINDS)))
+""".replace("{columns}", ",".join(map(_OF_KIND.format, KINDS))).replace("{size}", SIZE)

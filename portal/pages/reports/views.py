@@ -10,6 +10,7 @@ from django.views.decorators.http import require_safe
 from accounts.models import User
 from portal.pages.reports.day import DayPage
 from portal.pages.reports.energy import EnergyPage
+from portal.pages.reports.eta import EtaPage
 from portal.pages.reports.failures import FailuresPage
 from portal.pages.reports.page import ReportPage
 from portal.pages.reports.usage import UsagePage
@@ -23,6 +24,7 @@ REPORTS: dict[str, type[ReportPage]] = {
     "failures": FailuresPage,
     "day": DayPage,
     "energy": EnergyPage,
+    "eta": EtaPage,
 }
 """{its name in addresses: page}, in the order of the tabs."""
 
