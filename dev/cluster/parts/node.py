@@ -13,12 +13,16 @@ from dev.cluster.processes import accepts_connections, start, wait_until
 NAMES = ("containerd", "coredns", "kubelet", "kube-proxy")
 START_S = 120
 LABELS = "tessera.sh/real=true"
+BRIDGE_MAC = "02:00:0a:58:00:01"
+"""Set, as a bridge that chose its own takes on the lowest of its ports': pods would send to an old one until their ARP
+entries have aged, and name servers and the API server would be silent for half a minute.
+"""
 
 
 def make_bridge() -> None:
     """Create the pods' network; all cluster parts listen on its address."""
     if not Path(f"/sys/class/net/{BRIDGE}").exists():
-        subprocess.run(["ip", "link", "add", BRIDGE, "type", "bridge"], check=True)
+        subprocess.run(["ip", "link", "add", BRIDGE, "address", BRIDGE_MAC, "type", "bridge"], check=True)
     subprocess.run(["ip", "address", "replace", f"{ADDRESS}/{POD_CIDR.partition('/')[2]}", "dev", BRIDGE], check=True)
     subprocess.run(["ip", "link", "set", BRIDGE, "up"], check=True)
     set_sysctl("net.ipv4.ip_forward", "1")
