@@ -5,7 +5,7 @@ const GB = 2 ** 20 / 1e9, MB_S = 2 ** 10 / 1e6;
 const SCALES = [
   [/_percent$/, () => ["%", 1]],
   [/_mib$/, (top) => (top * GB < 1 ? ["MB", GB * 1000] : ["GB", GB])],
-  [/_kib_s$/, (top) => (top * MB_S < 1 ? ["kB/s", MB_S * 1000] : ["MB/s", MB_S])],
+  [/_kib_s$/, (top) => (top * MB_S < 1 ? ["kB/s", MB_S * 1000] : top * MB_S < 1000 ? ["MB/s", MB_S] : ["GB/s", MB_S / 1000])],
   [/_c$/, () => ["°C", 1]],
   [/_w$/, () => ["W", 1]],
 ];

@@ -1,5 +1,7 @@
 """A card's own page: its curves are for everybody, who held it only for those who may see the job."""
 
+import re
+
 import pytest
 
 from tests import make
@@ -51,6 +53,13 @@ def test_a_machine_has_curves_of_its_own_and_of_its_cards(cast, look):
     page = look(cast.eve, "/nodes/n1/").content.decode()
     assert 'data-urls="/api/v1/nodes/n1/metrics"' in page and 'data-watch="node-n1"' in page
     assert 'data-chart="temperature_c"' in page and 'data-chart="cpu_cores"' in page
+
+
+def test_the_keys_of_each_chart_have_the_colours_of_its_lines(cast, look):
+    """Whatever chart stands before it."""
+    page = look(cast.eve, f"/gpus/{cast.gpus[0].uuid}/").content.decode()
+    keys = [re.findall(r"swatch (k\d)", figure) for figure in page.split("<figure")[1:]]
+    assert [key for key in keys if key] == [["k1", "k3", "k2"], ["k1", "k3"], ["k1", "k3"], ["k1", "k3", "k2"]]
 
 
 def test_there_is_no_page_of_an_unknown_card(cast, look):
