@@ -174,10 +174,10 @@ def describe_coverage(use: JobUse) -> str:
     """Say how much of it was seen, and where its GPU-hours went."""
     parts = [_("Seen %(percent)s %% of the time.") % {"percent": round(use.coverage_percent or 0)}]
     if use.cards:
-        names = ("held_ms", "active_ms", "idle_ms")
-        held, active, idle = (show_hours(use.sum_hours(name)) for name in names)
-        words = _("Held %(held)s GPU-hours: active %(active)s, idle %(idle)s.")
-        parts.append(words % {"held": held, "active": active, "idle": idle})
+        hours = {name: use.sum_hours(f"{name}_ms") for name in ("held", "seen", "active", "idle")}
+        hours["paused"] = max(hours["seen"] - hours["active"] - hours["idle"], 0.0)
+        words = _("Held %(held)s GPU-hours: active %(active)s, in short pauses %(paused)s, idle %(idle)s.")
+        parts.append(words % {name: show_hours(value) for name, value in hours.items()})
     sources = {card.source for card in use.cards} & {str(source) for source in SOURCES}
     parts += [_("GPU figures are %(source)s.") % {"source": SOURCES[Source(source)]} for source in sorted(sources)]
     return " ".join(parts)

@@ -68,8 +68,8 @@ class IdlePage:
             return _("No card is held now.")
         held = show_gpu(self.totals.held_milli)
         if not self.rows:
-            return _("Nothing held is idle; %(held)s cards are held.") % {"held": held}
-        return _("%(idle)s of %(held)s held cards are idle.") % {"idle": idle, "held": held}
+            return _("%(held)s GPU is held, and nothing of it is idle.") % {"held": held}
+        return _("%(idle)s of %(held)s GPU that is held is idle.") % {"idle": idle, "held": held}
 
     @property
     def idle_percent(self) -> int:

@@ -57,7 +57,7 @@ def post(client, cast):
 def test_its_owner_sees_what_was_seen_and_what_follows(cast, look):
     page = look(cast.ada)
     assert "explore" in page and "51 min" in page and "GPU 0 %, CPU 1 %" in page and "stopped at" in page
-    assert "¼ of ¼ held cards are idle." in page and "Ask ada" not in page and "Exempt…" not in page
+    assert "¼ of ¼ GPU that is held is idle." in page and "Ask ada" not in page and "Exempt…" not in page
 
 
 def test_a_stranger_sees_that_something_is_idle_and_not_whose(cast, look):
