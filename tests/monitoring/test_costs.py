@@ -9,6 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from common.errors import InvalidInput, NotPermitted
+from jobs.models import Task
+from jobs.states import TaskState
 from monitoring.costs.prices import create_price, delete_price, find_price, list_edges
 from monitoring.costs.sums import Cost, sum_costs
 from monitoring.models import Price, TaskUse
@@ -81,6 +83,34 @@ def test_what_has_no_price_is_not_free_but_told_apart(world):
         world.gpus[0].pool.name: Cost(unpriced=HOUR_MILLI_MS),
         world.gpus[1].pool.name: Cost(held=2 * 1000 * HOUR_MILLI_MS),
     }
+
+
+def fail(world, *, reason: str, begins, ends, saved=None, milli: int = 1000) -> None:
+    """A try that held a card and ended for a reason."""
+    job = make.job(world.ada, gpu="1", pool="dev")
+    (task,) = make.start(job, world.gpus[0])
+    Holding.objects.filter(task=task.uuid).update(held_from=begins)
+    make.end(job, TaskState.FAILED, reason, 1)
+    Holding.objects.filter(task=task.uuid).update(held_from=begins, released_at=ends, gpu_milli=milli)
+    Task.objects.filter(pk=task.pk).update(started_at=begins, ended_at=ends, checkpointed_at=saved)
+
+
+def test_what_faults_cost_is_what_was_held_since_the_last_checkpoint(world):
+    price(1000, day=1).save()
+    price(3000, day=2).save()
+    fail(
+        world, reason="node_lost", begins=START + 20 * HOUR, ends=START + 26 * HOUR, saved=START + 22 * HOUR, milli=500
+    )
+    fail(world, reason="exit_nonzero", begins=START, ends=START + 2 * HOUR)
+    before = sum_costs("team", Period(START, START + 25 * HOUR), NOW, None)["nlp"]
+    assert (before.lost, before.count("held")) == (0, 2 * 1000 + 4 * 500 + 1500)  # the try ended later
+    costs = sum_costs("team", Period(START, NOW), NOW, None)
+    assert costs["nlp"].count("lost") == 2 * 500 + 2 * 1500
+    later = sum_costs("model", Period(START + 24 * HOUR, NOW), NOW, None)[MODEL]
+    assert (later.count("lost"), later.count("held")) == (2 * 1500, 2 * 1500)
+    for by in GROUPS:
+        assert sum(cost.lost for cost in sum_costs(by, Period(START, NOW), NOW, None).values()) == costs["nlp"].lost
+    assert sum_costs("team", Period(START, NOW), NOW, [world.vision.pk]) == {}
 
 
 @given(

@@ -4,7 +4,7 @@ Each try counts once, with its last end, by the task that explains it. Lost is w
 checkpoint, or since they were placed where there was none; it counts whole, however long before the period it began.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -12,7 +12,8 @@ from typing import Any
 from django.db import connection
 
 from jobs.lifecycle import MADE_ROOM
-from monitoring.usage.report import MS, Period
+from monitoring.usage.report import GROUPS as USAGE_GROUPS
+from monitoring.usage.report import MS, Period, Place
 
 GROUPS = {
     "reason": ("decisive.reason", ""),
@@ -24,6 +25,8 @@ GROUPS = {
 """{group: (its name, the tables that only it needs)}."""
 MEANT = ("completed", "job_done", "stopped_by_user", "idle")
 """Reasons that are no failure."""
+FAULTS = ("node_lost", "container_lost", "evicted", "refused_by_node", "rejected_by_cluster")
+"""Of machines and of the platform, which nobody's program could have avoided."""
 MOST_ENDS = 50
 
 
@@ -106,6 +109,20 @@ def list_failures(
     return [FailedTry(*row) for row in _ask(by, NEWEST, asked)]
 
 
+def sum_faults(
+    by: str, periods: Sequence[Period], now: datetime, teams: Collection[int] | None
+) -> list[tuple[Place, int]]:
+    """Return what tries that ended by a fault held within each of periods that follow each other, since their last
+    checkpoint: thousandths of cards times milliseconds, by key of monitoring.usage.report.GROUPS.
+    """
+    name, tables = USAGE_GROUPS[by]
+    edge = min(periods[-1].ends, now)
+    asked = {**_ask_for(periods[0].begins, edge, teams), "faults": list(FAULTS)}
+    asked |= {"since": [period.begins for period in periods], "until": [min(period.ends, now) for period in periods]}
+    rows = _ask("team", FAULT_SUMS.replace("[name]", name).replace("[tables]", tables), asked)
+    return [(Place(row[0] - 1, *row[1:4]), int(row[4])) for row in rows]
+
+
 def _gather(rows: Iterable[tuple[str, bool, Losses]]) -> dict[str, FailureSums]:
     found: dict[str, dict[str, Losses]] = {}
     for name, made_room, losses in rows:
@@ -178,3 +195,17 @@ FROM failure LEFT JOIN loss USING (job_id, attempt)
 WHERE %(only)s::text IS NULL OR name = %(only)s
 ORDER BY ended_at DESC, job_id LIMIT %(most)s
 """
+FAULT_SUMS = """
+, part AS (
+    SELECT h.*, slot, greatest(h.held_from, failure.saved_at, since) AS begun,
+        least(coalesce(h.released_at, failure.ended_at), until) AS ended
+    FROM failure JOIN task USING (job_id, attempt) JOIN quotas_holding h ON h.task = task.uuid
+    CROSS JOIN unnest(%(since)s::timestamptz[], %(until)s::timestamptz[]) WITH ORDINALITY AS p(since, until, slot)
+    WHERE h.gpu_id IS NOT NULL AND failure.reason = ANY(%(faults)s)
+)
+SELECT slot, [name] AS name, h.pool_id, gpu.model, sum(h.gpu_milli::bigint * ([ended] - [begun]))
+FROM part h JOIN cluster_gpu gpu ON gpu.id = h.gpu_id [tables]
+WHERE ended > begun GROUP BY slot, name, h.pool_id, gpu.model
+"""
+for moment in ("ended", "begun"):
+    FAULT_SUMS = FAULT_SUMS.replace(f"[{moment}]", MS.format(moment))

@@ -35,10 +35,13 @@ class GpuHours(serializers.Serializer):
 
 
 class CostShape(serializers.Serializer):
-    """In thousandths. idle_milli: of held_milli. unpriced: GPU-hours that have no price and are in neither."""
+    """In thousandths. idle_milli, lost_milli (by faults of machines and the platform, since the last checkpoint): of
+    held_milli. unpriced: GPU-hours that have no price and are in none of these.
+    """
 
     held_milli = serializers.IntegerField()
     idle_milli = serializers.IntegerField()
+    lost_milli = serializers.IntegerField()
     unpriced = serializers.FloatField()
 
 
@@ -111,5 +114,5 @@ def show_sums(sums: Sums, cost: Cost | None) -> dict[str, Any]:
 
 
 def _show_cost(cost: Cost) -> dict[str, Any]:
-    amounts = {"held_milli": cost.count("held"), "idle_milli": cost.count("idle")}
+    amounts = {f"{name}_milli": cost.count(name) for name in ("held", "idle", "lost")}
     return {**amounts, "unpriced": round(cost.unpriced / HOUR_MILLI_MS, 6)}

@@ -44,7 +44,7 @@ class Row:
 
     @property
     def costs(self) -> list[str]:
-        return [show_cost(self.cost, name) for name in ("held", "idle")] if self.cost else []
+        return [show_cost(self.cost, name) for name in ("held", "idle", "lost")] if self.cost else []
 
     @property
     def active_percent(self) -> str:

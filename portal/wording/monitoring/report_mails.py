@@ -18,6 +18,7 @@ COLUMN_WORDS: dict[str, str | Promise] = {
     "busy_gpu_h": _("Busy"),
     "held_cost": _("Cost"),
     "idle_cost": _("of it idle"),
+    "lost_cost": _("of it lost"),
     "tasks": _("Tasks"),
     "simulated": _("simulated"),
     "kwh": "kWh",

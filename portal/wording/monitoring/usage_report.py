@@ -39,11 +39,15 @@ DEFINITIONS: dict[str | Promise, str | Promise] = {
         "A task that began before the period or went on after it is active, idle and busy in it in proportion."
     ),
 }
-COST_COLUMNS = ("held_cost", "idle_cost", "unpriced_gpu_h", "currency")
+COST_COLUMNS = ("held_cost", "idle_cost", "lost_cost", "unpriced_gpu_h", "currency")
 COST_DEFINITIONS: dict[str | Promise, str | Promise] = {
     _("Cost"): _(
         "Held GPU-hours times the price of the pool and model on that day; a slice costs its part. Idle: the part of "
         "it that was held and idle."
+    ),
+    _("of it lost"): _(
+        "What tries held in the period since their last checkpoint that ended in it by a fault of a machine or of the "
+        "platform, not by one of their program."
     ),
     "?": _("No price was set for it."),
 }
@@ -69,7 +73,7 @@ def _list_values(name: str, sums: Sums, cost: Cost | None) -> list[object]:
 
 def list_cost(cost: Cost) -> list[str]:
     """Return the values of COST_COLUMNS, amounts with three places."""
-    amounts = [cost.count(name) for name in ("held", "idle")]
+    amounts = [cost.count(name) for name in ("held", "idle", "lost")]
     unpriced = show_exactly(cost.unpriced / HOUR_MILLI_MS)
     return [*(f"{milli // 1000}.{milli % 1000:03}" for milli in amounts), unpriced, settings.TESSERA_CURRENCY]
 
