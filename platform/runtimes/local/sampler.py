@@ -27,6 +27,8 @@ from runtimes.storage.file_lock import hold_file_lock
 
 IDLE_W, FULL_W = 45, 290
 """Power of a simulated card."""
+COMPUTES = 0.05
+"""Of a core: a program that uses less is not at work."""
 NVML_PATIENCE_S = 5.0
 
 
@@ -54,7 +56,8 @@ class TaskLook:
 @dataclass
 class Totals:
     """What the next tick goes on from. cards: simulated ones, in ms of activity; real: the others. ran_s: how long each
-    task's traces were followed. busy: by task and card. real_shares: of tasks in real cards, by card.
+    task's traces were followed. busy: by task and card. real_shares: of tasks in real cards, by card. cpu: when the CPU
+    time of a task was counted, that time, and whether it computed until then.
     """
 
     run: str
@@ -65,6 +68,7 @@ class Totals:
     real_shares: dict[str, CardShares] = field(default_factory=dict)
     ran_s: dict[str, float] = field(default_factory=dict)
     busy: dict[str, dict[str, float]] = field(default_factory=dict)
+    cpu: dict[str, tuple[float, int, bool]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -158,6 +162,7 @@ def build_tick(
     totals.seq += 1
     totals.ran_s = {look.uuid: totals.ran_s[look.uuid] for look in looks if look.uuid in totals.ran_s}
     totals.busy = {look.uuid: totals.busy.get(look.uuid, {}) for look in looks}
+    totals.cpu = {look.uuid: totals.cpu[look.uuid] for look in looks if look.uuid in totals.cpu}
     parts: dict[str, list[Part]] = {uuid: [] for uuid, card in cards.items() if card.simulated}
     real_cards = {uuid: move_real_card(sample, totals) for uuid, sample in measured.items() if uuid in cards}
     tasks = []
@@ -181,8 +186,12 @@ def build_tick(
 
 def follow_trace(look: TaskLook, shares: list[dict], totals: Totals, now_s: float) -> list[Part]:
     """Return what a task does with its simulated cards, and move its totals on to now."""
-    load, ran_s = build_load(look.trace, look.uuid), max(now_s - look.started_s, 0.0)
+    load, ran_s, computes = build_load(look.trace, look.uuid), max(now_s - look.started_s, 0.0), True
     followed_s = totals.ran_s.get(look.uuid, max(totals.began_s - look.started_s, 0.0))
+    if load.with_cpu and look.counted_s is not None and "cpu_ms" in look.counters:
+        followed_s = totals.ran_s.get(look.uuid, 0.0)
+        computed_s, computes = count_computing(look.uuid, look.counted_s, look.counters["cpu_ms"], totals)
+        ran_s = followed_s + computed_s
     worked_ms = max(load.count_busy_ms(ran_s) - load.count_busy_ms(followed_s), 0.0)
     totals.ran_s[look.uuid] = ran_s
     busy, parts = totals.busy[look.uuid], []
@@ -191,8 +200,19 @@ def follow_trace(look: TaskLook, shares: list[dict], totals: Totals, now_s: floa
         busy[uuid] = busy.get(uuid, 0.0) + worked_ms * of_card
         totals.cards[uuid] = totals.cards.get(uuid, 0.0) + worked_ms * of_card
         used_mib = load.read_memory_mib(ran_s, share["memory_mib"])
-        parts.append(Part(uuid, busy[uuid], used_mib, load.read_activity(ran_s) / 100 * of_card, load.heat_c))
+        active = load.read_activity(ran_s) / 100 * of_card if computes else 0.0
+        parts.append(Part(uuid, busy[uuid], used_mib, active, load.heat_c))
     return parts
+
+
+def count_computing(task: str, counted_s: float, cpu_ms: int, totals: Totals) -> tuple[float, bool]:
+    """Return for how many seconds a task has computed since its CPU time was counted last, and whether it does."""
+    before_s, before_ms, computes = totals.cpu.get(task, (counted_s, cpu_ms, False))
+    since_s = max(counted_s - before_s, 0.0)
+    if since_s > 0:
+        computes = cpu_ms - before_ms >= COMPUTES * 1000 * since_s
+    totals.cpu[task] = counted_s, cpu_ms, computes
+    return since_s if computes else 0.0, computes
 
 
 def simulate_card(uuid: str, busy_ms: float, parts: list[Part], up_ms: int) -> dict:

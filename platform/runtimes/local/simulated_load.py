@@ -4,7 +4,7 @@ Activity is straight between corners, so its integral is exact: between any two 
 totals, however seldom anybody looks.
 
     train     loads data, then 85 to 97 %, with a dip at each checkpoint
-    notebook  bursts of some seconds, then a person thinks
+    notebook  bursts of some seconds, then a person thinks; it stands while its program's CPU does
     starved   a saw-tooth, waiting for data
     idle      holds memory and computes nothing
     leak      computes, and holds more and more memory
@@ -50,11 +50,14 @@ class Wave:
 
 @dataclass(frozen=True)
 class Load:
-    """A task's trace. memory: percent of its share by second; it never shrinks. heat_c: added by full activity."""
+    """A task's trace. memory: percent of its share by second; it never shrinks. heat_c: added by full activity.
+    with_cpu: its time passes only while the task computes, where that is known.
+    """
 
     waves: tuple[Wave, ...]
     memory: tuple[tuple[float, float], ...]
     heat_c: int = WARM_C
+    with_cpu: bool = False
 
     def read_activity(self, at_s: float) -> float:
         """Return percent at a second after the start."""
@@ -112,8 +115,8 @@ def _train(dice: random.Random) -> Load:
 
 def _notebook(dice: random.Random) -> Load:
     thinks_s, runs_s, level = dice.uniform(60, 200), dice.uniform(8, 40), dice.uniform(45, 80)
-    burst = ((0, 0), (thinks_s, 0), (thinks_s + 1, level), (thinks_s + runs_s, level), (thinks_s + runs_s + 1, 0))
-    return Load((Wave(burst),), ((0, 0), (thinks_s, 1), (thinks_s + 5, dice.uniform(15, 35))))
+    burst = ((0, 0), (1, level), (runs_s, level), (runs_s + 1, 0), (runs_s + thinks_s, 0))
+    return Load((Wave(burst),), ((0, 0), (5, dice.uniform(15, 35))), with_cpu=True)
 
 
 def _starved(dice: random.Random) -> Load:

@@ -55,6 +55,18 @@ def test_totals_are_the_same_however_often_a_tick_is_taken(pauses):
     assert tick["seq"] == len(pauses) and tick["up_ms"] == round(1000 * (now - NOW))
 
 
+def test_a_simulated_notebook_works_while_its_program_does():
+    totals, cpu_ms, told = new_totals(), 0, []
+    for number, works in enumerate([False, True, False, False]):
+        cpu_ms += 9_000 * works
+        at = NOW + 10 * (number + 1)
+        tick = tick_at(at, totals, TaskLook(TASK, NOW, "notebook", (QUARTER,), {"cpu_ms": cpu_ms}, at))
+        told.append(card_of(tick))
+    silent, worked, *still = (card["busy_ms"] for card in told)
+    assert silent == 0 and worked > 800 and still == [worked, worked]
+    assert [card["power_w"] for card in told[2:]] == [45, 45]
+
+
 def test_what_an_ended_task_did_stays_on_the_card():
     totals = new_totals()
     looks = [TaskLook(task, NOW, "hot", (QUARTER,)) for task in (TASK, OTHER)]
