@@ -1,7 +1,7 @@
 """Ticks of this machine's cards for the platform: totals since the meter began, and what NVML tells now."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 from uuid import uuid4
@@ -59,9 +59,14 @@ class Meter:
             self._totals[uuid] = total
         if (means := sample.get("means")) is not None:
             worked = self._worked[uuid] = add_means(self._worked.get(uuid, {}), means)
-            names = WORKED | (OF_INSTANCES if sample.get("is_instance") else {})
-            card |= {names[name]: int(worked[name]) for name in means.values if name in names}
+            card |= tell_worked(sample, worked, means.values)
         return card | {"source": SIMULATED} if self._simulated else card
+
+
+def tell_worked(sample: Sample, totals: Mapping[str, float], known: Iterable[str]) -> dict[str, int]:
+    """Return a card's totals of what GPM tells, by our names. known: those that it told this time."""
+    names = WORKED | (OF_INSTANCES if sample.get("is_instance") else {})
+    return {names[name]: int(totals[name]) for name in known if name in names}
 
 
 def build_card(sample: Sample, before: BusyTotal | None) -> tuple[dict[str, Any], BusyTotal | None]:

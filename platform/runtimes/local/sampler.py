@@ -15,10 +15,12 @@ from typing import Protocol
 from uuid import uuid4
 
 from agent.gpu.busy_total import MEASURED, BusyTotal
-from agent.gpu.meter import SIMULATED, build_card
+from agent.gpu.counters.gpm import GpmReader
+from agent.gpu.meter import SIMULATED, build_card, tell_worked
 from agent.gpu.samples import Sample, take_samples
 from agent.gpu.share_busy import CardShares, add_shares
 from agent.usage.machine import MachineReader
+from runtimes.local.gpm_totals import follow_means
 from runtimes.local.processes import list_descendants, list_processes, read_boot_id
 from runtimes.local.runtime import LocalRuntime
 from runtimes.local.simulated_load import COOL_C, build_load
@@ -56,8 +58,9 @@ class TaskLook:
 @dataclass
 class Totals:
     """What the next tick goes on from. cards: simulated ones, in ms of activity; real: the others. ran_s: how long each
-    task's traces were followed. busy: by task and card. real_shares: of tasks in real cards, by card. cpu: when the CPU
-    time of a task was counted, that time, and whether it computed until then.
+    task's traces were followed. busy: by task and card. real_shares: of tasks in real cards, by card. worked: what
+    GPM tells of real cards. cpu: when the CPU time of a task was counted, that time, and whether it computed until
+    then.
     """
 
     run: str
@@ -66,6 +69,7 @@ class Totals:
     cards: dict[str, float] = field(default_factory=dict)
     real: dict[str, BusyTotal] = field(default_factory=dict)
     real_shares: dict[str, CardShares] = field(default_factory=dict)
+    worked: dict[str, dict[str, float]] = field(default_factory=dict)
     ran_s: dict[str, float] = field(default_factory=dict)
     busy: dict[str, dict[str, float]] = field(default_factory=dict)
     cpu: dict[str, tuple[float, int, bool]] = field(default_factory=dict)
@@ -114,6 +118,7 @@ class DriverLook:
     def __init__(self) -> None:
         self._thread: threading.Thread | None = None
         self._found: dict[str, Sample] = {}
+        self._gpm = GpmReader()
 
     def look(self) -> dict[str, Sample]:
         if self._thread is None or not self._thread.is_alive():
@@ -124,7 +129,7 @@ class DriverLook:
         return {} if self._thread.is_alive() else self._found
 
     def _take(self) -> None:
-        self._found = {str(sample["uuid"]): sample for sample in take_samples()}
+        self._found = {str(sample["uuid"]): sample for sample in take_samples(self._gpm)}
 
 
 def look_at_task(task: TaskDir) -> TaskLook | None:
@@ -164,7 +169,7 @@ def build_tick(
     totals.busy = {look.uuid: totals.busy.get(look.uuid, {}) for look in looks}
     totals.cpu = {look.uuid: totals.cpu[look.uuid] for look in looks if look.uuid in totals.cpu}
     parts: dict[str, list[Part]] = {uuid: [] for uuid, card in cards.items() if card.simulated}
-    real_cards = {uuid: move_real_card(sample, totals) for uuid, sample in measured.items() if uuid in cards}
+    real_cards = {uuid: move_real_card(sample, totals, now_s) for uuid, sample in measured.items() if uuid in cards}
     tasks = []
     for look in looks:
         simulated = follow_trace(look, [share for share in look.shares if share["uuid"] in parts], totals, now_s)
@@ -258,13 +263,14 @@ def tell_real_share(look: TaskLook, share: dict, card: dict, totals: Totals) -> 
     return {"uuid": uuid, **told, "source": source} if told else {}
 
 
-def move_real_card(sample: Sample, totals: Totals) -> dict:
+def move_real_card(sample: Sample, totals: Totals, now_s: float) -> dict:
     """Return a real card, and move its total on to its newest sample."""
     uuid = str(sample["uuid"])
     card, total = build_card(sample, totals.real.get(uuid))
     if total is not None:
         totals.real[uuid] = total
-    return card
+    totals.worked[uuid], known = follow_means(totals.worked.get(uuid, {}), sample.get("means"), now_s)
+    return card | tell_worked(sample, totals.worked[uuid], known)
 
 
 def read_totals(file: Path, boot_id: str, now_s: float) -> Totals:

@@ -10,9 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.gpu.busy_total import BusyTotal
+from agent.gpu.counters.gpm import Means
 from agent.gpu.share_busy import CardShares, ProcessSample
 from runtimes.contract.task import GpuShare
 from runtimes.local import sampler
+from runtimes.local.gpm_totals import UNTIL, follow_means
 from runtimes.local.node.simulated_cards import simulate_cards
 from runtimes.local.processes import Process
 from runtimes.local.sampler import DriverLook, LocalSampler, TaskLook, Totals, build_tick, look_at_task, read_totals
@@ -103,6 +105,45 @@ def test_a_real_card_has_what_its_driver_tells_and_is_said_to_be_busy_as_its_sam
     assert tick["tasks"] == [{"task": TASK, "age_ms": 1000, "cpu_ms": 70, "shares": shares}]
 
 
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 100)), min_size=12, max_size=60))
+def test_what_gpm_tells_adds_up_though_processes_look_in_turn(ticks):
+    """Each tick is ten seconds after the one before: which process takes it, and how much was at work until then."""
+    at_work, last_look, totals, now_s = [], {}, {}, 0.0
+    for process, percent in ticks:
+        now_s, at_work = now_s + 10, [*at_work, percent]
+        begun, last_look[process] = last_look.get(process), len(at_work)
+        mean = None if begun is None else sum(at_work[begun:]) / len(at_work[begun:])
+        means = None if mean is None else Means(10.0 * len(at_work[begun:]), {"sm": mean})
+        before = totals
+        totals, known = follow_means(totals, means, now_s)
+        if "sm" in known and before.get(UNTIL) is not None:
+            grown, seen = totals["sm"] - before.get("sm", 0.0), at_work[begun:]
+            assert min(seen) - 1e-6 <= grown / 10 / (now_s - before[UNTIL]) <= max(seen) + 1e-6
+    if UNTIL in totals:
+        assert totals["sm"] <= 10_000 * len(at_work)  # never more than time has passed
+
+
+def test_of_a_longer_time_than_a_process_looked_back_nothing_is_known():
+    totals, known = follow_means({UNTIL: 100.0, "sm": 5.0}, Means(10, {"sm": 50}), 120.0)
+    assert (totals, set(known)) == ({UNTIL: 120.0, "sm": 5.0}, set())
+    totals, known = follow_means(totals, Means(20, {"sm": 50}), 130.0)
+    assert (totals, set(known)) == ({UNTIL: 130.0, "sm": 5005.0}, {"sm"})
+
+
+def test_a_real_card_tells_what_gpm_does():
+    cards, totals = {FIRST: replace(CARDS[FIRST], simulated=False)}, new_totals()
+    sample = {"uuid": FIRST, "utilization": [], "is_instance": True, "counters": {"pcie_rx_kib": 7}}
+    told = []
+    for seconds, means in ((10, None), (20, Means(10, {"sm": 40, "graphics": 90})), (30, Means(10, {"sm": 60}))):
+        measured = {FIRST: sample | {"means": means}}.items()
+        told += tick_at(NOW + seconds, totals, measured=measured, cards=cards)["cards"]
+    assert [(card.get("sm_ms"), card.get("busy_ms"), card["pcie_rx_kib"]) for card in told] == [
+        (None, None, 7),
+        (4000, 9000, 7),
+        (10_000, None, 7),
+    ]
+
+
 def test_shares_of_a_real_card_are_told_apart_by_their_processes(monkeypatch):
     cards = {FIRST: replace(CARDS[FIRST], simulated=False)}
     tree = [Process(pid, parent, 10, 1, "S") for pid, parent in ((10, 1), (11, 10), (12, 11), (20, 1))]
@@ -148,7 +189,7 @@ def test_totals_begin_anew_with_the_machine_or_when_their_file_cannot_be_read(tm
 def test_a_driver_that_hangs_costs_its_values_and_no_second_thread(monkeypatch):
     answers, asked = threading.Event(), []
     monkeypatch.setattr(sampler, "NVML_PATIENCE_S", 0.01)
-    monkeypatch.setattr(sampler, "take_samples", lambda: asked.append(1) or (answers.wait() and [{"uuid": FIRST}]))
+    monkeypatch.setattr(sampler, "take_samples", lambda gpm: asked.append(1) or (answers.wait() and [{"uuid": FIRST}]))
     driver = DriverLook()
     assert driver.look() == driver.look() == {} and asked == [1]
     answers.set()
