@@ -147,51 +147,52 @@ WITH candidate AS MATERIALIZED (
     SELECT DISTINCT job_id, attempt FROM jobs_task
     WHERE ended_at >= %%(begins)s AND ended_at < %%(edge)s AND state IN ('FAILED', 'STOPPED')
 ), task AS MATERIALIZED (
-    SELECT t.uuid, t.job_id, t.attempt, t.rank, t.state, t.reason, t.node_id, t.started_at, t.ended_at,
-        t.checkpointed_at
-    FROM jobs_task t JOIN candidate USING (job_id, attempt)
+    SELECT t.uuid, t.job_id, t.attempt, t.rank, t.state, t.reason, t.node_id, t.ended_at,
+        CASE WHEN bool_and(t.checkpointed_at > t.started_at) OVER try THEN min(t.checkpointed_at) OVER try END
+            AS saved_at
+    FROM candidate JOIN jobs_task t ON t.job_id = candidate.job_id AND t.attempt = candidate.attempt
+    WINDOW try AS (PARTITION BY t.job_id, t.attempt)
 ), try AS MATERIALIZED (
-    SELECT job_id, attempt, max(ended_at) AS ended_at,
-        CASE WHEN bool_and(checkpointed_at > started_at) THEN min(checkpointed_at) END AS saved_at
-    FROM task GROUP BY job_id, attempt
+    SELECT job_id, attempt, max(ended_at) AS ended_at, max(saved_at) AS saved_at, sum(held) AS held, sum(lost) AS lost,
+        (array_agg(reason ORDER BY {explains}))[1] AS reason, (array_agg(node_id ORDER BY {explains}))[1] AS node_id
+    FROM task CROSS JOIN LATERAL (
+        SELECT coalesce(sum(milli * (released - begun)), 0) AS held,
+            coalesce(sum(milli * greatest(released - greatest(saved, begun), 0)), 0) AS lost
+        FROM (
+            SELECT h.gpu_milli::bigint AS milli, [h.held_from] AS begun,
+                [coalesce(h.released_at, task.ended_at)] AS released, coalesce([task.saved_at], 0) AS saved
+            FROM quotas_holding h WHERE h.task = task.uuid AND h.gpu_id IS NOT NULL
+        ) part
+    ) sums
+    GROUP BY job_id, attempt
     HAVING bool_and(ended_at IS NOT NULL) AND max(ended_at) >= %%(begins)s AND max(ended_at) < %%(edge)s
-), decisive AS MATERIALIZED (
-    SELECT DISTINCT ON (job_id, attempt) job_id, attempt, reason, node_id FROM task
-    WHERE state IN ('FAILED', 'STOPPED')
-    ORDER BY job_id, attempt, reason = 'gang_broken', state = 'STOPPED', ended_at, rank
 ), failure AS MATERIALIZED (
-    SELECT %(name)s AS name, j.id AS job_id, j.name AS job_name, try.attempt, try.ended_at, try.saved_at,
-        decisive.reason, decisive.reason = ANY(%%(room)s) AS made_room, person.username, team.name AS team,
-        coalesce(node.name, '') AS node
-    FROM try JOIN decisive USING (job_id, attempt) JOIN jobs_job j ON j.id = try.job_id
+    SELECT %(name)s AS name, j.id AS job_id, j.name AS job_name, decisive.attempt, decisive.ended_at,
+        decisive.saved_at, decisive.reason, decisive.reason = ANY(%%(room)s) AS made_room, decisive.held,
+        decisive.lost, person.username, team.name AS team, coalesce(node.name, '') AS node
+    FROM try decisive JOIN jobs_job j ON j.id = decisive.job_id
     JOIN accounts_user person ON person.id = j.user_id
     JOIN accounts_team team ON team.id = j.team_id
     LEFT JOIN cluster_node node ON node.id = decisive.node_id
     %(tables)s
-    WHERE decisive.reason <> ALL(%%(meant)s) AND NOT (j.state = 'SUCCEEDED' AND j.attempt = try.attempt)
+    WHERE decisive.reason <> ALL(%%(meant)s) AND NOT (j.state = 'SUCCEEDED' AND j.attempt = decisive.attempt)
         AND (%%(teams)s::bigint[] IS NULL OR j.team_id = ANY(%%(teams)s::bigint[]))
-), loss AS MATERIALIZED (
-    SELECT job_id, attempt, sum(milli * (released - begun)) AS held,
-        sum(milli * greatest(released - greatest(saved, begun), 0)) AS lost
-    FROM (
-        SELECT job_id, attempt, h.gpu_milli::bigint AS milli, [held_from] AS begun,
-            [coalesce(released_at, failure.ended_at)] AS released, coalesce([saved_at], 0) AS saved
-        FROM failure JOIN task USING (job_id, attempt) JOIN quotas_holding h ON h.task = task.uuid
-        WHERE h.gpu_id IS NOT NULL
-    ) part GROUP BY job_id, attempt
 )
-"""
-for moment in ("held_from", "coalesce(released_at, failure.ended_at)", "saved_at"):
+""".replace(
+    "{explains}", "state IN ('FAILED', 'STOPPED') DESC, reason = 'gang_broken', state = 'STOPPED', ended_at, rank"
+)
+"""A try is explained as jobs.lifecycle does it: by the first task that failed of itself, else the first stopped."""
+for moment in ("h.held_from", "coalesce(h.released_at, task.ended_at)", "task.saved_at"):
     TRIES = TRIES.replace(f"[{moment}]", MS.format(moment))
 SUMS = """
-SELECT grouping(name), name, made_room, count(*), count(DISTINCT job_id), coalesce(sum(lost), 0),
-    coalesce(sum(lost) FILTER (WHERE saved_at IS NULL), 0), coalesce(sum(held - lost), 0)
-FROM failure LEFT JOIN loss USING (job_id, attempt)
+SELECT grouping(name), name, made_room, count(*), count(DISTINCT job_id), sum(lost),
+    coalesce(sum(lost) FILTER (WHERE saved_at IS NULL), 0), sum(held - lost)
+FROM failure
 GROUP BY GROUPING SETS ((name, made_room), (made_room))
 """
 NEWEST = """
-SELECT job_id, job_name, attempt, reason, username, team, node, ended_at, coalesce(lost, 0), coalesce(held - lost, 0)
-FROM failure LEFT JOIN loss USING (job_id, attempt)
+SELECT job_id, job_name, attempt, reason, username, team, node, ended_at, lost, held - lost
+FROM failure
 WHERE %(only)s::text IS NULL OR name = %(only)s
 ORDER BY ended_at DESC, job_id LIMIT %(most)s
 """
