@@ -59,6 +59,7 @@ app.conf.beat_schedule = {
     "pack_samples": build_schedule_entry(20, "monitoring.tasks.pack"),
     "tidy_samples": build_schedule_entry(600, "monitoring.tasks.tidy"),
     "alert": build_schedule_entry(15, "scheduler.tasks.alert"),
+    "settle_days": build_schedule_entry(300, "monitoring.tasks.settle"),
     "tally": build_schedule_entry(30, "monitoring.tasks.tally"),
 }
 if settings.TESSERA_SAMPLE_S > 0:

@@ -10,6 +10,7 @@ from monitoring.alerts.foreign import drop_old_foreign_alerts
 from monitoring.alerts.round import drop_old_alerts
 from monitoring.checks import drop_old_changes
 from monitoring.idle.touches import drop_old_touches
+from monitoring.reports.days import settle_days
 from monitoring.series.packing import pack_for
 from monitoring.series.partitions import tidy_partitions
 from monitoring.series.tally import record_tally
@@ -19,6 +20,8 @@ log = logging.getLogger("tessera.samples")
 
 PACK_FOR_S = 2.0
 """Of each 20 s, so that other tasks of the worker go on."""
+SETTLE_FOR_S = 20.0
+"""Of each 5 min: after an upgrade, all that was ever held is summed."""
 
 
 @shared_task
@@ -47,6 +50,12 @@ def tally() -> None:
 def keep() -> None:
     """Write what holdings were used for to the table that reports read."""
     _try(keep_uses)
+
+
+@shared_task
+def settle() -> None:
+    """Sum by day what has been over for a while, for reports."""
+    _try(lambda: settle_days(SETTLE_FOR_S))
 
 
 def _try(act: Callable[[], object]) -> None:

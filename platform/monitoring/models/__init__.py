@@ -20,6 +20,7 @@ from monitoring.models.prices import Price
 from monitoring.models.report_mails import ReportMail, Rhythm
 from monitoring.models.series import FinePack, HourPack, MinutePack, Pack, PackedUntil, Sample
 from monitoring.models.usage import TaskUse, TaskUseNow
+from monitoring.models.usage_day import UsageDay, UsageSettled
 
 __all__ = [
     "Action",
@@ -58,4 +59,6 @@ __all__ = [
     "TaskNow",
     "TaskUse",
     "TaskUseNow",
+    "UsageDay",
+    "UsageSettled",
 ]

@@ -35,8 +35,9 @@ DEFINITIONS: dict[str | Promise, str | Promise] = {
         "Held, but not seen: before the first sample, or because no sample came. It is never counted as idle."
     ),
     _("Busy"): _("The time in which cards computed for it, as far as it is known."),
-    _("Over the edge of the period"): _(
-        "A task that began before the period or went on after it is active, idle and busy in it in proportion."
+    _("Over the edge of the period or of a day"): _(
+        "What a task held is cut exactly. Of what it did only its sums are known: a task that began before, or went on "
+        "after, is active, idle and busy in proportion. Days are those of UTC."
     ),
 }
 COST_COLUMNS = ("held_cost", "idle_cost", "lost_cost", "unpriced_gpu_h", "currency")
