@@ -34,7 +34,7 @@ COMMANDS = {
     ),
     "resize": ("job_actions", "Give the slices of a running job another size."),
     "settle": ("job_actions", "End tasks that their machine does not know any more, as an administrator."),
-    "idle": ("job_actions", "What is held and idle: ls, snooze, exempt, release."),
+    "idle": ("job_actions", "What is held and idle: ls, people, snooze, exempt, release."),
     "files": ("files", "Your files there, and your teams'."),
     "nb": ("notebooks", "Notebooks: start, open, stop, ls, rename."),
     "open": ("notebooks", "Open a notebook in jupyter or vscode."),

@@ -157,7 +157,7 @@ def _describe_result(job: dict, verb: str) -> str:
 
 
 idle = new_commands()
-commands.add_typer(idle, name="idle", help="What is held and idle: ls, snooze, exempt, release.")
+commands.add_typer(idle, name="idle", help="What is held and idle: ls, people, snooze, exempt, release.")
 IDLE = (
     Column("ID"),
     Column("NAME", least=6),
@@ -166,6 +166,13 @@ IDLE = (
     Column("IDLE FOR", right=True),
     Column("SEEN", least=12),
     Column("NEXT", least=12),
+)
+PEOPLE = (
+    Column("USER", least=6),
+    Column("AWAY FOR", right=True),
+    Column("LAST SEEN"),
+    Column("REMINDED"),
+    Column("HOLDS", least=12),
 )
 
 
@@ -177,6 +184,16 @@ def list_idle(ctx: typer.Context) -> None:
     rows = [_idle_row(row) for row in found["results"]]
     names = [row["job"] for row in found["results"] if row["job"]]
     session.show_table(found, names, IDLE, rows, "Nothing held is idle.")
+
+
+@idle.command("people", cls=Command)
+def list_idle_people(ctx: typer.Context) -> None:
+    """List who has been away for long and still holds something. For admins and leads."""
+    session: Session = ctx.obj
+    found = session.client().get("/idle-people")
+    rows = [_person_row(row) for row in found["results"]]
+    names = [row["user"] for row in found["results"]]
+    session.show_table(found, names, PEOPLE, rows, "Nobody who holds something has been away for long.")
 
 
 @idle.command("snooze", cls=Command)
@@ -215,3 +232,9 @@ def _idle_row(row: dict[str, Any]) -> list[str]:
     for_min = f"{row['idle_s'] // 60} min" if row["finding"] == "idle" else "?"
     name, owner = row["name"] or NONE, row["owner"] or row["team"] or NONE
     return [row["job"] or NONE, name, owner, f"{row['gpu_milli'] / 1000:g}", for_min, row["seen"], row["next"]]
+
+
+def _person_row(row: dict[str, Any]) -> list[str]:
+    seen, reminded = (row[name][:10] if row[name] else "never" for name in ("seen_at", "reminded_at"))
+    user = f"{row['user']} (suspended)" if row["suspended"] else row["user"]
+    return [user, f"{row['days']} d", seen, reminded, row["held"]]

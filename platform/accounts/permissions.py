@@ -26,6 +26,7 @@ PERMISSIONS: dict[str, frozenset[str]] = {
     "idle.snooze": frozenset({OWNER, LEAD, ADMIN}),
     "idle.exempt": frozenset({LEAD, ADMIN}),
     "idle.nudge": frozenset({MEMBER, LEAD, ADMIN}),
+    "idle.people": frozenset({LEAD, AUDITOR, ADMIN}),
     "idle.rule": frozenset({ADMIN}),
     "job.enter": frozenset({OWNER}),
     "job.change": frozenset({OWNER}),

@@ -60,6 +60,7 @@ app.conf.beat_schedule = {
     "tidy_samples": build_schedule_entry(600, "monitoring.tasks.tidy"),
     "alert": build_schedule_entry(15, "scheduler.tasks.alert"),
     "settle_days": build_schedule_entry(300, "monitoring.tasks.settle"),
+    "remind": build_schedule_entry(3600, "monitoring.tasks.remind", expires=600),
     "tally": build_schedule_entry(30, "monitoring.tasks.tally"),
 }
 if settings.TESSERA_SAMPLE_S > 0:

@@ -103,6 +103,8 @@ TESSERA_KEEP_RAW_H = env_int("TESSERA_KEEP_RAW_H", 3)  # hours of samples; then 
 TESSERA_KEEP_FINE_D = env_int("TESSERA_KEEP_FINE_D", 7)
 TESSERA_KEEP_MINUTES_D = env_int("TESSERA_KEEP_MINUTES_D", 60)
 TESSERA_KEEP_HOURS_D = env_int("TESSERA_KEEP_HOURS_D", 730)
+# After so many days without a sign of them people are reminded of what they hold; 0 = never.
+TESSERA_AWAY_DAYS = env_int("TESSERA_AWAY_DAYS", 30)
 TESSERA_CURRENCY = env_text("TESSERA_CURRENCY")  # of the prices of GPU-hours, such as EUR; only shown
 
 # What Prometheus sends to /metrics, and where processes other than the portal's serve it: "0.0.0.0:9090", "" = nowhere.

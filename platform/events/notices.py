@@ -47,6 +47,7 @@ KINDS: dict[str, Channels] = {
     "idle_reminded": Channels(portal=True, mail=True),
     "idle_warned": Channels(portal=True, mail=True),
     "idle_acted": Channels(portal=True, mail=True),
+    "away": Channels(portal=True, mail=True),
     "webhook_disabled": Channels(portal=True, mail=True),
     "quota_changed": Channels(portal=True, mail=False),
     "alert": Channels(portal=True, mail=True),

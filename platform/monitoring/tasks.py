@@ -10,6 +10,7 @@ from monitoring.alerts.foreign import drop_old_foreign_alerts
 from monitoring.alerts.round import drop_old_alerts
 from monitoring.checks import drop_old_changes
 from monitoring.idle.touches import drop_old_touches
+from monitoring.people.reminding import remind_away
 from monitoring.reports.days import settle_days
 from monitoring.series.packing import pack_for
 from monitoring.series.partitions import tidy_partitions
@@ -56,6 +57,12 @@ def keep() -> None:
 def settle() -> None:
     """Sum by day what has been over for a while, for reports."""
     _try(lambda: settle_days(SETTLE_FOR_S))
+
+
+@shared_task
+def remind() -> None:
+    """Remind people who are away of what they hold."""
+    _try(remind_away)
 
 
 def _try(act: Callable[[], object]) -> None:

@@ -13,6 +13,7 @@ from portal.pages.cluster import health as cluster_health
 from portal.pages.cluster import queue, quota
 from portal.pages.cluster import views as cluster
 from portal.pages.files import views as files
+from portal.pages.idle import people as idle_people
 from portal.pages.idle import views as idle
 from portal.pages.jobs import submit
 from portal.pages.jobs import views as jobs
@@ -61,6 +62,7 @@ urlpatterns = [
     path("nodes/<str:name>/drain", cluster.change_service, {"service": drain_node}, name="node_drain"),
     path("nodes/<str:name>/uncordon", cluster.change_service, {"service": uncordon_node}, name="node_uncordon"),
     path("idle/", idle.show_idle, name="idle"),
+    path("idle/people/", idle_people.show_people, name="idle_people"),
     path("idle/<str:job_id>/snooze", idle.snooze, name="idle_snooze"),
     path("idle/<str:job_id>/nudge", idle.nudge, name="idle_nudge"),
     path("idle/<str:job_id>/release", idle.release, name="idle_release"),

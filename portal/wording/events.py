@@ -103,6 +103,7 @@ SENTENCES: dict[tuple[str, str], str | Promise] = {
     ("webhook", "deleted"): gettext_lazy("The webhook “%(name)s” was deleted"),
     ("user", "ssh_key_added"): gettext_lazy("The SSH key “%(name)s” was added"),
     ("user", "ssh_key_removed"): gettext_lazy("The SSH key “%(name)s” was removed"),
+    ("user", "away_reminded"): gettext_lazy("Away for %(days)s days: reminded of what is still held"),
     ("user", "suspended"): gettext_lazy("Suspended"),
     ("user", "readmitted"): gettext_lazy("Access restored"),
     ("quota", "made"): gettext_lazy("The quota was created"),

@@ -15,6 +15,7 @@ from common.error_messages import fill_gaps
 from events.models import Event, Notice
 from jobs.reason_messages import describe_end, end_hint
 from portal.wording.monitoring.alerts import HINTS, describe_subjects, name_rule
+from portal.wording.monitoring.away import describe_away_notice
 from portal.wording.monitoring.idle import describe_idle_notice
 
 # Labels in the settings.
@@ -27,6 +28,7 @@ KIND_LABELS: dict[str, str | Promise] = {
     "idle_reminded": gettext_lazy("One of mine, or of a team that I lead, is idle still"),
     "idle_warned": gettext_lazy("An idle job or notebook of mine is about to lose its GPU"),
     "idle_acted": gettext_lazy("The GPU of something idle was released, of mine or of a team that I lead"),
+    "away": gettext_lazy("I have not been here for long and still hold something"),
     "webhook_disabled": gettext_lazy("A webhook of mine or of a team that I lead is disabled"),
     "quota_changed": gettext_lazy("The quota of a team that I lead changes"),
     "alert": gettext_lazy("An alert fires that concerns me"),
@@ -43,6 +45,7 @@ TITLES: dict[str, str | Promise] = {
     "idle_reminded": gettext_lazy("%(what)s is still idle, for %(minutes)s minutes now"),
     "idle_warned": gettext_lazy("%(what)s is idle and is about to lose its GPU"),
     "idle_acted": gettext_lazy("%(what)s was idle, and its GPU was released"),
+    "away": gettext_lazy("You have not been here for %(days)s days and still hold something"),
     "webhook_disabled": gettext_lazy("The webhook %(name)s is disabled"),
     "quota_changed": gettext_lazy("The quota of team %(team)s in pool %(pool)s has changed"),
     "alert": "%(alert)s",
@@ -68,6 +71,7 @@ LOOKS = {
     "idle_reminded": ("zzz", "idle"),
     "idle_warned": ("clock", "idle"),
     "idle_acted": ("zzz", "fault"),
+    "away": ("zzz", "idle"),
     "webhook_disabled": ("plug-connected-x", "idle"),
     "quota_changed": ("gauge", "next"),
     "alert": ("alert-triangle", "fault"),
@@ -83,6 +87,9 @@ PAGES = {
     "alert": ("alerts", "", ""),
     "report_mail": ("reports", "", ""),
 }
+
+NOTICE_PAGES = {**PAGES, "user": ("notebooks", "", "")}
+"""A notice about its reader leads to what they hold; an event about a person has no page."""
 
 
 @dataclass(frozen=True)
@@ -143,6 +150,8 @@ def _text(row: Notice) -> str:
         return " ".join(words for words in (describe_end(reason), end_hint(reason)) if words)
     if row.kind == "webhook_disabled":
         return str(WEBHOOK_WHY.get(row.params.get("why", ""), ""))
+    if row.kind == "away":
+        return describe_away_notice(row.params)
     if row.kind.startswith("idle_"):
         return describe_idle_notice(row.kind, row.object_kind, row.params)
     if row.kind == "about_to_end" and (at := parse_datetime(str(row.params.get("at", "")))):
@@ -154,7 +163,7 @@ def _text(row: Notice) -> str:
 
 
 def _path(row: Notice) -> str:
-    name, part, column = PAGES.get(row.object_kind, ("", "", ""))
+    name, part, column = NOTICE_PAGES.get(row.object_kind, ("", "", ""))
     try:
         return reverse(name, kwargs={part: getattr(row, column)} if part else {}) if name else ""
     except NoReverseMatch:

@@ -6,8 +6,10 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+from accounts.models import User
 from jobs.models import Job
 from monitoring.models import Exemption, IdleWatch
+from notebooks.services import create_notebook
 from tests import make
 
 
@@ -51,3 +53,11 @@ def test_a_stranger_sees_no_name(signed, cast, idle):
     eve = signed(cast.eve)
     assert "explore" not in eve("idle", "ls").stdout
     assert eve("idle", "snooze", idle.public_id).exit_code == 3
+
+
+def test_a_lead_lists_members_who_are_away(signed, cast):
+    create_notebook(user=cast.ada, name="lab", gpu="1/4")
+    User.objects.filter(pk=cast.ada.pk).update(joined_at=timezone.now() - timedelta(days=40))
+    bob = signed(cast.bob)
+    assert bob("idle", "people").stdout.splitlines()[1].split() == ["ada", "40", "d", "never", "never", "1", "notebook"]
+    assert signed(cast.eve)("idle", "people").exit_code == 4

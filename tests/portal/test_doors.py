@@ -55,6 +55,7 @@ API = {
     ("api-idle-snooze", "POST"): (401, 404, 403),
     ("api-idle-nudge", "POST"): (401, 404, 403),
     ("api-idle-release", "POST"): (401, 404, 403),
+    ("api-idle-people", "GET"): (401, 403, 403),
     ("api-exemptions", "GET"): (401, 200, 403),
     ("api-exemptions", "POST"): (401, 400, 403),
     ("api-exemption", "GET"): (401, 404, 403),
@@ -224,6 +225,7 @@ PAGES = {
     ("notebook_delete", "POST"): (SIGN_IN, 404, SIGN_IN),
     ("notebook_resume", "POST"): (SIGN_IN, 404, SIGN_IN),
     ("idle", "GET"): (SIGN_IN, 200, SIGN_IN),
+    ("idle_people", "GET"): (SIGN_IN, 403, SIGN_IN),
     ("idle_snooze", "POST"): (SIGN_IN, 404, SIGN_IN),
     ("idle_nudge", "POST"): (SIGN_IN, 404, SIGN_IN),
     ("idle_release", "POST"): (SIGN_IN, 404, SIGN_IN),
@@ -507,8 +509,10 @@ def test_no_dead_token_opens_anything_of_the_api(world, name):
 @pytest.mark.parametrize("name", SCOPED)
 def test_a_token_needs_the_scope_of_a_door_and_no_other(world, name):
     for method, needed in dict(routes())[name].callback.view_class.scopes.items():
-        for_admins = {"cluster:write", "metrics:scrape", *ALERTS} & set(needed) or name.startswith("api-price")
-        person = world.admin if for_admins else world.ada  # nobody else plans maintenance
+        for_admins = {"cluster:write", "metrics:scrape", *ALERTS} & set(needed) or name.startswith(
+            ("api-price", "api-idle-people")
+        )
+        person = world.admin if for_admins else world.ada  # nobody else may
         without, alone = make.token(person, *set(SCOPES) - set(needed)), make.token(person, *needed)
         refused, answer = (call(method, address(name, world), token) for token in (without, alone))
         assert (refused.status_code, refused.json()["code"]) == (403, "missing_scope"), f"{method} {name}"

@@ -13,6 +13,7 @@ from monitoring.idle.ladder import Ladder
 from monitoring.idle.rules import build_ladder, load_rules
 from monitoring.idle.rungs import Rung, Then
 from monitoring.models import Exemption
+from portal.access.idle_people import may_see_people
 from portal.access.idle_rows import IdleRow, IdleTotals, list_exemptions, list_idle_rows, load_totals
 from portal.pages.jobs.view_model import JobRights
 
@@ -41,6 +42,11 @@ class IdlePage:
 
     def __init__(self, user: User):
         self.user = user
+
+    @property
+    def shows_people(self) -> bool:
+        """Whether the user may see who is away, on a page of its own."""
+        return may_see_people(self.user)
 
     @cached_property
     def exemptions(self) -> list[ExemptLine]:
