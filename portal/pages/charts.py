@@ -195,6 +195,15 @@ POOL_CHARTS = (
         height=112,
     ),
 )
+TEAM_CHARTS = (
+    replace(POOL_CHARTS[0], says=gettext_lazy("Held: mean {mean}, peak {max}."), limit="", limit_metric=""),
+    Chart(
+        ("idle_gpus", "unknown_gpus"),
+        gettext_lazy("Cards held and idle"),
+        gettext_lazy("Idle: mean {mean}, peak {max}, measured {seen} of the time."),
+        names=(gettext_lazy("idle"), gettext_lazy("not known")),
+    ),
+)
 
 
 def chart_card(uuid: str) -> ChartSet:
@@ -213,6 +222,11 @@ def chart_pools(names: Sequence[str]) -> ChartSet:
     """Return how many cards of pools are held and active, added up."""
     urls = [reverse("api-pool-metrics", args=[name]) for name in names]
     return ChartSet(urls=urls, charts=POOL_CHARTS, ranges=list_ranges(), version="pools", sums=True)
+
+
+def chart_team(name: str) -> ChartSet:
+    """Return how many cards a team holds, and what these do."""
+    return ChartSet(urls=[reverse("api-team-metrics", args=[name])], charts=TEAM_CHARTS, ranges=list_ranges())
 
 
 def list_ranges(begin: datetime | None = None, end: datetime | None = None) -> list[Range]:

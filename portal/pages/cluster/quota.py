@@ -17,6 +17,7 @@ from jobs.models import Job
 from jobs.pricing.price import load_prices
 from jobs.states import JOB_ACTIVE, JobState
 from notebooks.services import list_other_starts
+from portal.pages.charts import chart_team
 from portal.pages.own_limits import find_full_start_limit
 from portal.pages.request_guards import signed_in
 from portal.partial import render_page
@@ -144,8 +145,15 @@ def show_quota(request: HttpRequest) -> HttpResponse:
         "own": user_limit_lines(user),
         "full": find_full_start_limit(user),
         "answer": describe_quotas([q for q in quotas if q.mine]),
+        **build_team_curves([quota.team for quota in quotas], request.GET.get("team", "")),
     }
     return render_page(request, "quota/page.html", context, fragment="quota/_live.html")
+
+
+def build_team_curves(teams: list[Team], chosen: str) -> dict:
+    """Return the curves of one of the teams, the first if none of that name is shown."""
+    team = next((team for team in teams if team.name == chosen), teams[0] if teams else None)
+    return {"teams": teams, "team": team, "charts": chart_team(team.name) if team else None}
 
 
 def describe_quotas(quotas: list[TeamQuota]) -> str:

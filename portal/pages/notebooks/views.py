@@ -32,6 +32,7 @@ from portal.forms import bind
 from portal.pages.cluster.scheduler_pulse import scheduler_late
 from portal.pages.jobs.form import gpu_of
 from portal.pages.jobs.history import Happening, history_of
+from portal.pages.jobs.metrics import JobMetrics
 from portal.pages.notebooks.form import NotebookForm, SettingsForm
 from portal.pages.notebooks.sizes import SIZES, Size, offered_presets, sizes_for
 from portal.pages.notebooks.view_model import NotebookView, find_notebook, view_notebooks
@@ -262,6 +263,14 @@ class NotebookPage:
             initial={"cpu": spec.get("cpu") or "", "memory": spec.get("memory") or "", "hours": hours},
             auto_id="settings-%s",
         )
+
+    @property
+    def metrics(self) -> JobMetrics | None:
+        """Return the curves of its present start, once that runs."""
+        start = self.view.start
+        if start is None or not self.view.is_started or start.first_started_at is None:
+            return None
+        return JobMetrics(start.job, start.tasks, start.first_started_at)
 
     @cached_property
     def events(self) -> list[Happening]:

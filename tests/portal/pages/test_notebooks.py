@@ -277,3 +277,18 @@ def test_each_shape_renders_alone(cast, ada, target):
     name = target if target == "notebook" else f"{target}-{notebook.public_id}"
     text = page(ada, f"/n/{notebook.public_id}/", **{"HX-Request": "true", "HX-Target": name})
     assert f'id="{name}"' in text and "<html" not in text
+
+
+def test_a_running_notebook_shows_the_curves_of_its_start(cast, ada):
+    notebook = running(made(cast.ada))
+    text = page(ada, f"/n/{notebook.public_id}/")
+    assert f'data-urls="/api/v1/jobs/{notebook.job.public_id}/metrics"' in text
+    assert f'data-watch="{notebook.job.public_id}"' in text and 'data-chart="gpu_busy_percent"' in text
+
+
+def test_a_stopped_or_waiting_notebook_shows_no_curves(cast, ada):
+    notebook = made(cast.ada)
+    assert "<live-charts" not in page(ada, f"/n/{notebook.public_id}/")
+    assert "<live-charts" not in page(ada, f"/n/{started(notebook).public_id}/")
+    make.end(running(made(cast.ada, "other")).job)
+    assert "<live-charts" not in page(ada, f"/n/{Notebook.objects.get(name='other').public_id}/")

@@ -126,3 +126,19 @@ def test_a_person_without_a_team_is_told_what_to_do(look):
 
 def test_a_team_without_a_quota_is_told_what_to_do(look):
     assert "No quota yet" in look(make.user("zoe", make.team("new")))
+
+
+def test_the_curves_of_the_own_team_stand_there_and_of_no_other(cast, client):
+    def look(person, path="/quota/"):
+        client.force_login(person)
+        return client.get(path).content.decode()
+
+    assert 'data-urls="/api/v1/teams/nlp/metrics"' in look(cast.ada)
+    assert 'data-urls="/api/v1/teams/vision/metrics"' in look(cast.eve, "/quota/?team=nlp")
+    root = make.admin()
+    assert 'data-urls="/api/v1/teams/vision/metrics"' in look(root, "/quota/?team=vision")
+    assert 'data-urls="/api/v1/teams/nlp/metrics"' in look(root)
+
+
+def test_without_a_team_there_are_no_curves(look):
+    assert "<live-charts" not in look(make.user("loner"))
