@@ -18,6 +18,7 @@ USAGE_PARTS = ("held", "active", "paused", "idle", "unknown")
 class Report(StrEnum):
     usage = "usage"
     waits = "waits"
+    idle = "idle"
     failures = "failures"
 
 
@@ -83,6 +84,13 @@ def _list_waits(one: dict[str, Any]) -> list[str]:
     return [jobs, *times, tries, wait, _show_wait(waiting["longest_s"]), gave_up]
 
 
+def _list_idle(one: dict[str, Any]) -> list[str]:
+    hours = one["gpu_hours"]
+    held, idle, unknown, returned = (f"{hours[name]:.2f}" for name in ("held", "idle", "unknown", "returned"))
+    told = (str(one[name] or NONE) for name in ("notes", "reminders", "warnings", "acts"))
+    return [held, UNKNOWN if hours["held"] and hours["unknown"] >= hours["held"] else idle, unknown, returned, *told]
+
+
 def _list_failures(one: dict[str, Any]) -> list[str]:
     cells = []
     for losses in (one["failed"], one["made_room"]):
@@ -126,6 +134,22 @@ TABLES = {
         _list_waits,
         "Waits from submit to start",
         "No job started or waited in this time.",
+    ),
+    Report.idle: Table(
+        "/reports/idle",
+        (
+            Column("HELD", right=True),
+            Column("IDLE", right=True),
+            Column("UNKNOWN", right=True),
+            Column("RETURNED", right=True),
+            Column("NOTICES", right=True),
+            Column("REMINDERS", right=True),
+            Column("WARNINGS", right=True),
+            Column("RELEASED", right=True),
+        ),
+        _list_idle,
+        "GPU-hours held and idle",
+        "Nothing was held in this time.",
     ),
     Report.failures: Table(
         "/reports/failures",

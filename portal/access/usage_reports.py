@@ -9,6 +9,7 @@ from accounts.models import User
 from common.errors import FieldError, InvalidInput
 from monitoring.costs.sums import Cost, sum_costs
 from monitoring.reports.failures import FailedTry, FailureReport, list_failures, sum_failures
+from monitoring.reports.idle import IdleReport, sum_idle
 from monitoring.reports.waits import WaitReport, sum_waits
 from monitoring.usage.energy_report import Energy, sum_energy
 from monitoring.usage.report import Period, Sums, sum_days, sum_usage
@@ -76,6 +77,12 @@ def load_accuracy_report(user: User, by: str, period: Period, now: datetime) -> 
 def load_failures(user: User, by: str, only: str | None, period: Period, now: datetime) -> list[FailedTry]:
     """Return the newest failures of a period, of one group or of all."""
     return list_failures(by, only, period, now, team_ids_in_sight(user))
+
+
+def load_idle_report(user: User, by: str, period: Period, now: datetime) -> IdleReport:
+    """Return what was idle in a period by one of monitoring.reports.idle.IDLE_GROUPS. Raises InvalidInput."""
+    check_period(period)
+    return sum_idle(by, period, now, team_ids_in_sight(user), MOST_GROUPS)
 
 
 def _sort_costs(found: dict[str, Cost] | None, groups: Collection[str]) -> Costs | None:

@@ -181,6 +181,7 @@ API = {
     ("api-report-energy", "GET"): (401, 200, 403),
     ("api-report-eta", "GET"): (401, 200, 403),
     ("api-report-failures", "GET"): (401, 200, 403),
+    ("api-report-idle", "GET"): (401, 200, 403),
     ("api-report-waits", "GET"): (401, 200, 403),
     ("api-usage", "GET"): (401, 200, 403),
     ("api-quotas", "GET"): (401, 200, 403),

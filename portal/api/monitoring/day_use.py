@@ -13,7 +13,7 @@ from cluster.models import Pool
 from common.errors import FieldError, InvalidInput
 from monitoring.series.day_use import FIRST, LAST, STEPS_S, DayUse, load_day_use
 from portal.api.http.fields import PoolField
-from portal.api.monitoring.reports import ReportCsv, ReportJson
+from portal.api.report_view import ReportCsv, ReportJson
 from portal.api.view import ApiView, read_query
 from portal.wording.monitoring.day_use import write_day_csv
 

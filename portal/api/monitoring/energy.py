@@ -12,7 +12,7 @@ from monitoring.usage.energy_report import ENERGY_GROUPS, Energy
 from monitoring.usage.report import HOUR_MILLI_MS, Period
 from portal.access.usage_reports import EnergyReport, load_energy_report
 from portal.api.http.fields import Span
-from portal.api.monitoring.reports import ReportQuery, ReportView, describe_report
+from portal.api.report_view import ReportQuery, ReportView, describe_report
 from portal.wording.monitoring.energy_report import write_energy_csv
 
 

@@ -11,7 +11,7 @@ from accounts.models import User
 from monitoring.usage.report import Period
 from portal.access.usage_reports import load_accuracy_report
 from portal.api.http.fields import Span
-from portal.api.monitoring.reports import ReportQuery, ReportView, describe_report
+from portal.api.report_view import ReportQuery, ReportView, describe_report
 from portal.wording.monitoring.eta_report import write_eta_csv
 from scheduler.preview.forecast_accuracy import ACCURACY_GROUPS, Accuracy, AccuracyReport
 

@@ -12,7 +12,7 @@ from monitoring.reports.failures import GROUPS, FailureReport, FailureSums, Loss
 from monitoring.usage.report import Period
 from portal.access.usage_reports import load_failure_report
 from portal.api.http.fields import Span
-from portal.api.monitoring.reports import ReportQuery, ReportView, describe_report
+from portal.api.report_view import ReportQuery, ReportView, describe_report
 from portal.wording.monitoring.failure_report import list_hours, name_group, write_failures_csv
 
 

@@ -30,7 +30,7 @@ from portal.access.usage_reports import check_period
 from portal.api.http.fields import Span
 from portal.api.jobs.jobs import find_job
 from portal.api.view import ApiView, read_query
-from portal.wording.monitoring.csv_text import write_csv
+from portal.csv_text import write_csv
 from portal.wording.usage import describe_gap
 
 STEP_FOR = 360

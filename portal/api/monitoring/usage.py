@@ -13,7 +13,7 @@ from monitoring.costs.sums import Cost
 from monitoring.usage.report import GROUPS, HOUR_MILLI_MS, Period, Sums
 from portal.access.usage_reports import UsageReport, load_usage_report
 from portal.api.http.fields import Span
-from portal.api.monitoring.reports import ReportQuery, ReportView, describe_report
+from portal.api.report_view import ReportQuery, ReportView, describe_report
 from portal.wording.monitoring.usage_report import list_hours, write_usage_csv
 
 

@@ -13,7 +13,7 @@ from monitoring.reports.waits import GROUPS, WaitReport
 from monitoring.usage.report import Period
 from portal.access.usage_reports import load_wait_report
 from portal.api.http.fields import Span
-from portal.api.monitoring.reports import ReportQuery, ReportView, describe_report
+from portal.api.report_view import ReportQuery, ReportView, describe_report
 from portal.wording.monitoring.wait_report import write_waits_csv
 
 

@@ -12,6 +12,7 @@ from portal.pages.reports.day import DayPage
 from portal.pages.reports.energy import EnergyPage
 from portal.pages.reports.eta import EtaPage
 from portal.pages.reports.failures import FailuresPage
+from portal.pages.reports.idle import IdlePage
 from portal.pages.reports.page import ReportPage
 from portal.pages.reports.usage import UsagePage
 from portal.pages.reports.waits import WaitsPage
@@ -21,6 +22,7 @@ from portal.partial import render_page
 REPORTS: dict[str, type[ReportPage]] = {
     "usage": UsagePage,
     "waits": WaitsPage,
+    "idle": IdlePage,
     "failures": FailuresPage,
     "day": DayPage,
     "energy": EnergyPage,

@@ -6,7 +6,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from monitoring.series.day_use import COLUMNS, DayUse, Slot
-from portal.wording.monitoring.csv_text import write_csv
+from portal.csv_text import write_csv
 
 UNKNOWN = "?"
 PARTS: dict[str, tuple[str, str | Promise]] = {

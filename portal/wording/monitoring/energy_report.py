@@ -7,7 +7,7 @@ from django.utils.translation import gettext_lazy as _
 from monitoring.usage.energy_report import Energy
 from monitoring.usage.report import HOUR_MILLI_MS
 from portal.access.usage_reports import EnergyReport
-from portal.wording.monitoring.csv_text import write_csv
+from portal.csv_text import write_csv
 from portal.wording.monitoring.usage_report import GROUP_WORDS, show_exactly
 
 ENERGY_GROUP_WORDS: dict[str, str | Promise] = {

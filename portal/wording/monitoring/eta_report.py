@@ -3,7 +3,7 @@
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
-from portal.wording.monitoring.csv_text import write_csv
+from portal.csv_text import write_csv
 from portal.wording.monitoring.wait_report import GROUP_WORDS
 from scheduler.preview.forecast_accuracy import Accuracy, AccuracyReport
 

@@ -6,7 +6,7 @@ from django.utils.translation import gettext_lazy as _
 from jobs.reason_messages import describe_end
 from monitoring.reports.failures import FailureReport, FailureSums, Losses
 from monitoring.usage.report import HOUR_MILLI_MS
-from portal.wording.monitoring.csv_text import write_csv
+from portal.csv_text import write_csv
 from portal.wording.monitoring.usage_report import show_exactly
 
 GROUP_WORDS: dict[str, str | Promise] = {

@@ -7,7 +7,7 @@ from django.utils.translation import gettext_lazy as _
 from monitoring.costs.sums import Cost
 from monitoring.usage.report import HOUR_MILLI_MS, Sums
 from portal.access.usage_reports import UsageReport
-from portal.wording.monitoring.csv_text import write_csv
+from portal.csv_text import write_csv
 
 GROUP_WORDS: dict[str, str | Promise] = {
     "team": _("Team"),

@@ -5,7 +5,7 @@ from django.utils.translation import gettext_lazy as _
 
 from jobs.models import JobKind
 from monitoring.reports.waits import KINDS, WaitReport, WaitSums
-from portal.wording.monitoring.csv_text import write_csv
+from portal.csv_text import write_csv
 
 GROUP_WORDS: dict[str, str | Promise] = {
     "size": _("Size"),
