@@ -63,6 +63,8 @@ app.conf.beat_schedule = {
     "remind": build_schedule_entry(3600, "monitoring.tasks.remind", expires=600),
     "tally": build_schedule_entry(30, "monitoring.tasks.tally"),
 }
+if settings.TESSERA_REMOTE_WRITE["url"]:
+    app.conf.beat_schedule["send_samples"] = build_schedule_entry(15, "monitoring.tasks.send", queue="outside")
 if settings.TESSERA_SAMPLE_S > 0:
     app.conf.beat_schedule["follow_idle"] = build_schedule_entry(20, "scheduler.tasks.follow_idle")
     app.conf.beat_schedule["sample"] = build_schedule_entry(

@@ -60,6 +60,20 @@ def env_optional_secret(name: str) -> str:
     return Path(path).read_text().strip() if path else os.environ.get(name, "")
 
 
+def env_engine(name: str) -> dict[str, str]:
+    """Return the address NAME_URL of a series engine, and what it asks for: NAME_TOKEN, or NAME_USER and NAME_PASSWORD.
+
+    url: "" for none. Secrets may be in files.
+    """
+    url, user = env_text(f"{name}_URL"), env_text(f"{name}_USER")
+    token, password = env_optional_secret(f"{name}_TOKEN"), env_optional_secret(f"{name}_PASSWORD")
+    if url and not re.fullmatch(r"https?://[^\s@#]+", url):
+        raise ValueError(f"{name}_URL must be like https://engine.example.net/path, without a password, not {url!r}")
+    if token and user:
+        raise ValueError(f"{name}_TOKEN and {name}_USER are both set: keep the one that the engine asks for")
+    return {"url": url, "token": token, "user": user, "password": password, "authority": env_text(f"{name}_CA")}
+
+
 def env_apps_url(name: str, default_from: str) -> str:
     """Return the wildcard URL of people's apps, such as https://*.apps.example.net, or "".
 
@@ -112,6 +126,9 @@ TESSERA_METRICS_TOKEN = env_optional_secret("TESSERA_METRICS_TOKEN")
 TESSERA_METRICS_LISTEN = env_text("TESSERA_METRICS_LISTEN")
 # Where Prometheus asks this web process itself; by default at the portal's address.
 TESSERA_WEB_METRICS = env_text("TESSERA_WEB_METRICS", urlsplit(TESSERA_PUBLIC_URL).netloc)
+
+# A series engine beside PostgreSQL: where samples are sent by Prometheus remote write.
+TESSERA_REMOTE_WRITE = env_engine("TESSERA_REMOTE_WRITE")
 
 # The runtime's dotted class name.
 TESSERA_RUNTIME = env_text("TESSERA_RUNTIME", "runtimes.local.runtime.LocalRuntime")

@@ -48,5 +48,8 @@ SAMPLES_TAKEN = Counter("tessera_samples_taken_total", "Ticks of machines that w
 SAMPLES_REFUSED = Counter(
     "tessera_samples_refused_total", "Values of samples that were dropped, by what is wrong.", ["why"]
 )
+REMOTE_WRITTEN = Counter(
+    "tessera_remote_write_samples_total", "Values for a series engine, by what became of them.", ["result"]
+)
 BEATS = Counter("tessera_beat_sent_total", "Messages of the beat, by task.", ["task"])
 SENT = Counter("tessera_deliveries_total", "Tries to send a webhook or a mail.", ["kind", "result"])

@@ -4,11 +4,14 @@ import logging
 from collections.abc import Callable
 
 from celery import shared_task
+from django.conf import settings
 from django.db import DatabaseError
 
 from monitoring.alerts.foreign import drop_old_foreign_alerts
 from monitoring.alerts.round import drop_old_alerts
 from monitoring.checks import drop_old_changes
+from monitoring.engine.endpoint import Endpoint
+from monitoring.engine.sending import send_samples
 from monitoring.idle.touches import drop_old_touches
 from monitoring.people.reminding import remind_away
 from monitoring.reports.days import settle_days
@@ -63,6 +66,14 @@ def settle() -> None:
 def remind() -> None:
     """Remind people who are away of what they hold."""
     _try(remind_away)
+
+
+@shared_task
+def send() -> None:
+    """Send samples to the series engine that the settings name."""
+    endpoint = Endpoint(**settings.TESSERA_REMOTE_WRITE)
+    if endpoint.url:
+        _try(lambda: send_samples(endpoint))
 
 
 def _try(act: Callable[[], object]) -> None:

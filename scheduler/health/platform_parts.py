@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.utils import timezone
@@ -11,7 +12,8 @@ from django.utils import timezone
 from cluster.agents import SILENT_AFTER
 from cluster.models import Agent
 from monitoring.checks import list_wrong_checks
-from monitoring.models import CheckState, ProcessNow
+from monitoring.engine.sending import load_sent
+from monitoring.models import CheckState, ProcessNow, RemoteWrite
 from monitoring.presence import is_missed
 from runtimes.contract.runtime import Finding, Tone
 from scheduler.models import Lease
@@ -22,11 +24,15 @@ SELDOM = timedelta(minutes=10)
 """Loops that run less often, such as forecasts."""
 WORST_FIRST: tuple[Tone, ...] = ("bad", "note", "ok")
 MOST_NAMED = 5
+BEHIND_AFTER, DROPPED_FOR = timedelta(minutes=3), timedelta(hours=1)
+"""When a series engine is worth a note. It is never more: nothing of the platform waits for it."""
 
 
 @dataclass(frozen=True)
 class PlatformPart:
-    """kind: process, loop or agent. last_at: when it last said or did something. took_ms: a loop's last round."""
+    """kind: process, loop, agent or engine. last_at: when it last said or did something. took_ms: a loop's last round.
+    sent: how far samples were sent to a series engine.
+    """
 
     kind: str
     name: str
@@ -35,11 +41,12 @@ class PlatformPart:
     last_at: datetime | None
     version: str = ""
     took_ms: int | None = None
+    sent: RemoteWrite | None = None
 
 
 def list_platform_parts() -> list[PlatformPart]:
     """Return all of them, what is broken first."""
-    parts = [*_processes(), *_loops(), *_agents()]
+    parts = [*_processes(), *_loops(), *_agents(), *_engines()]
     return sorted(parts, key=lambda part: (WORST_FIRST.index(part.tone), part.kind, part.name, part.where))
 
 
@@ -59,6 +66,22 @@ def find_platform_faults() -> Iterator[Finding]:
         yield Finding("processes", "note", words, "Finish the upgrade: restart those of the old version.")
     if all(part.tone == "ok" for part in parts):
         yield Finding("processes", "ok", f"{len(parts)} processes of the platform are there.")
+
+
+def find_engine_faults() -> Iterator[Finding]:
+    """Say whether a series engine takes what is sent to it."""
+    for part in _engines():
+        if part.sent is None:
+            yield Finding("series engine", "note", f"Nothing was sent to {part.where} yet.", "Is the sender there?")
+            continue
+        late_s = max((timezone.now() - part.sent.until).total_seconds(), 0)
+        words = f"{part.where} has samples until {late_s:.0f} s ago; {part.sent.dropped} values were dropped so far."
+        if part.tone == "ok":
+            yield Finding("series engine", "ok", words)
+            continue
+        said = " ".join(filter(None, [part.sent.error, str(part.sent.status or ""), part.sent.words]))
+        remedy = "Look at TESSERA_REMOTE_WRITE_URL and the engine's log. Nothing of the platform waits for it."
+        yield Finding("series engine", "note", f"{words}{f' It says: {said}' if said else ''}", remedy)
 
 
 def find_machine_faults() -> Iterator[Finding]:
@@ -100,3 +123,13 @@ def _agents() -> Iterator[PlatformPart]:
         silent = agent.reported_at is None or timezone.now() - agent.reported_at > SILENT_AFTER
         version = str(agent.report.get("agent", ""))
         yield PlatformPart("agent", agent.node_name, "", "bad" if silent else "ok", agent.reported_at, version)
+
+
+def _engines() -> Iterator[PlatformPart]:
+    if not (url := settings.TESSERA_REMOTE_WRITE["url"]):
+        return
+    sent, now = load_sent(), timezone.now()
+    behind = sent is None or now - sent.until > BEHIND_AFTER
+    dropped = sent is not None and sent.dropped_at is not None and now - sent.dropped_at < DROPPED_FOR
+    tone: Tone = "note" if behind or dropped else "ok"
+    yield PlatformPart("engine", "remote write", urlsplit(url).netloc, tone, sent.sent_at if sent else None, sent=sent)

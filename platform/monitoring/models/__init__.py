@@ -14,6 +14,7 @@ from monitoring.models.alerts import (
     Subject,
 )
 from monitoring.models.checks import CheckState, NodeCheck, NodeCheckChange, ProcessNow
+from monitoring.models.engine import RemoteWrite
 from monitoring.models.idle import Exemption, IdleRule, IdleSnooze, IdleTold, IdleTouch, IdleWatch
 from monitoring.models.now import CardNow, NodeNow, Source, TaskNow
 from monitoring.models.prices import Price
@@ -49,6 +50,7 @@ __all__ = [
     "PackedUntil",
     "Price",
     "ProcessNow",
+    "RemoteWrite",
     "ReportMail",
     "Rhythm",
     "Sample",

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 from django.views.decorators.http import require_safe
@@ -12,7 +13,8 @@ from django.views.decorators.http import require_safe
 from accounts.permissions import require
 from cluster.models import Gpu, Node
 from monitoring.checks import list_changes, list_checks, list_wrong_checks
-from monitoring.models import CheckState, NodeCheck, NodeCheckChange
+from monitoring.models import CheckState, NodeCheck, NodeCheckChange, RemoteWrite
+from portal.pages.account.webhook_view import ERROR_MESSAGES
 from portal.pages.request_guards import signed_in
 from portal.partial import render_page
 from portal.wording.monitoring.check_words import PART_WORDS, name_check
@@ -53,7 +55,7 @@ def show_health(request: HttpRequest) -> HttpResponse:
     """Show what of the platform is there, and what machines say is wrong."""
     require(request.user, "node.change")
     parts, checks = list_parts(), list_wrong_checks()
-    rows = [(part, PART_WORDS[part.kind]) for part in parts]
+    rows = [(part, PART_WORDS[part.kind], describe_sent(part.sent)) for part in parts]
     places = load_places({check.card for check in checks})
     wrong = [view_check(check, check.node.name, places) for check in checks]
     broken = sum(part.tone == "bad" for part in parts) + sum(check.state == CheckState.FAIL for check in wrong)
@@ -65,6 +67,18 @@ def health_answer(broken: int) -> str:
     if not broken:
         return _("All of the platform is there, and no check fails.")
     return ngettext("%(count)s thing is broken.", "%(count)s things are broken.", broken) % {"count": broken}
+
+
+def describe_sent(sent: RemoteWrite | None) -> str:
+    """Say how far a series engine has what was sent, what was dropped, and why."""
+    if sent is None:
+        return ""
+    late_s = max(round((timezone.now() - sent.until).total_seconds()), 0)
+    words = ngettext(
+        "%(late)s s behind; %(count)s value dropped", "%(late)s s behind; %(count)s values dropped", sent.dropped
+    ) % {"late": late_s, "count": sent.dropped}
+    why = str(ERROR_MESSAGES.get(sent.error, sent.error)) % {"status": sent.status}
+    return " · ".join(filter(None, [words, why, sent.words]))
 
 
 def load_node_health(node: Node) -> NodeHealth:

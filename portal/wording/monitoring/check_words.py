@@ -25,7 +25,7 @@ CHECK_WORDS = {
     "homes_mounted": _("Homes are mounted"),
     "agent_old": _("Version of the agent"),
 }
-PART_WORDS = {"process": _("process"), "loop": _("loop"), "agent": _("agent")}
+PART_WORDS = {"process": _("process"), "loop": _("loop"), "agent": _("agent"), "engine": _("series engine")}
 
 
 def name_check(name: str) -> str:
