@@ -23,7 +23,7 @@ from monitoring.alerts.services import alerts_visible_to
 from monitoring.models import Alert, ReportMail
 from monitoring.report_mails.services import tell_due_reports
 from portal.access.event_visibility import load_event_visibility
-from portal.report_mails import build_report_mail
+from portal.pages.reports.mails import build_report_mail
 from portal.wording.events import describe_event
 from portal.wording.monitoring.end_verdicts import load_end_verdicts
 from portal.wording.notices import event_url, view_notice

@@ -21,9 +21,9 @@ from monitoring.report_mails.services import (
     drop_report_mail,
     list_report_mails,
 )
+from portal.pages.reports.mails import read_off_link
 from portal.pages.reports.views import REPORTS
 from portal.pages.request_guards import signed_in
-from portal.report_mails import read_off_link
 
 
 @dataclass(frozen=True)
