@@ -111,8 +111,11 @@ def pytest_collection_modifyitems(config, items):
     if not can_have_cluster() and not REQUIRED:
         skip_marked(items, "kubernetes", NO_CLUSTER)
     for item in items:
-        if item.get_closest_marker("kubernetes") and not item.get_closest_marker("timeout"):
-            item.add_marker(pytest.mark.timeout(TIMEOUT_S, func_only=True))  # to wait for the cluster may take longer
+        if item.get_closest_marker("kubernetes"):
+            own = item.get_closest_marker("timeout")
+            seconds = own.args[0] if own else TIMEOUT_S
+            limit = pytest.mark.timeout(seconds, func_only=True)  # to wait for the cluster may take longer
+            item.add_marker(limit, append=False)
 
 
 def skip_marked(items, marker: str, reason: str) -> None:

@@ -102,7 +102,7 @@ def test_it_is_the_text_that_prometheus_asks_for(world):
     assert answer["Content-Type"].startswith("text/plain; version=0.0.4")
 
 
-def test_it_names_whom_prometheus_can_ask(world):
+def test_it_names_whom_prometheus_can_ask(world, no_processes):
     now, late = timezone.now(), timezone.now() - timedelta(minutes=5)
     for pid, (role, metrics, seen) in enumerate(
         [
