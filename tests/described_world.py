@@ -144,6 +144,7 @@ class World:
         self.sent = {
             "team": ["nlp"],
             "pool": [pool.name for pool in Pool.objects.all()],
+            "job": [running.public_id],
             "node": ["n1"],
             "place": ["home", "team:nlp"],
             "path": ["", "notes.txt", "data", "new.txt"],
