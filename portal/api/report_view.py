@@ -13,7 +13,7 @@ from rest_framework.response import Response
 
 from accounts.models import User
 from monitoring.usage.report import Period
-from portal.api.http.fields import Span
+from portal.api.http.fields import Span, go_back
 from portal.api.view import ApiView, read_query
 
 USUAL = timedelta(days=30)
@@ -59,7 +59,8 @@ class ReportView(ApiView):
     def answer(self, request: Request) -> Response:
         query, now = read_query(request, self.query), timezone.now()
         ends = query.get("to", now)
-        period = Period(query.get("from", ends - USUAL), ends)
+        begins = query["from"] if "from" in query else go_back(ends, USUAL)
+        period = Period(begins, ends)
         return Response({"report": self.load(request.user, query["by"], period, now)})
 
 

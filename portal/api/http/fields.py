@@ -1,7 +1,7 @@
 """Fields and values shared by shapes."""
 
 from collections.abc import Callable, Iterable
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.conf import settings
@@ -17,6 +17,8 @@ from common.text import shorten_text
 from jobs.models import Priority
 from jobs.reason_messages import describe_wait
 from jobs.states import JobState, TaskState
+
+EARLIEST = datetime.min.replace(tzinfo=UTC)
 
 
 class Span(serializers.Serializer):
@@ -126,3 +128,8 @@ def show_reasons(reasons: Iterable[dict]) -> list[dict[str, Any]]:
 
 def full_url(name: str, **parts: object) -> str:
     return settings.TESSERA_PUBLIC_URL + reverse(name, kwargs=parts)
+
+
+def go_back(at: datetime, by: timedelta) -> datetime:
+    """Return the moment that much earlier, or the first that there is."""
+    return max(at, EARLIEST + by) - by

@@ -27,7 +27,7 @@ from monitoring.series.charts import (
 from monitoring.series.metrics import NAMES
 from monitoring.usage.report import Period
 from portal.access.usage_reports import check_period
-from portal.api.http.fields import Span
+from portal.api.http.fields import Span, go_back
 from portal.api.jobs.jobs import find_job
 from portal.api.view import ApiView, read_query
 from portal.csv_text import write_csv
@@ -182,7 +182,7 @@ class TeamMetrics(MetricsView):
 def read_ask(query: dict[str, Any], start: datetime, end: datetime) -> Ask:
     """Return what is asked for, start and end where the query says none. Raises InvalidInput."""
     end = min(query.get("to", end), timezone.now())
-    start = query.get("from", min(start, end - timedelta(minutes=1)))
+    start = query["from"] if "from" in query else min(start, go_back(end, timedelta(minutes=1)))
     check_period(Period(start, end))
     step_s = query.get("step", int((end - start).total_seconds() / STEP_FOR))
     return Ask(start, end, max(step_s, 1), query.get("metrics", frozenset()))

@@ -49,6 +49,11 @@ def test_the_api_tells_what_was_drawn_and_of_what_it_is_not_known(cast):
     assert (total["kwh"], total["unknown_gpu_hours"]) == (pytest.approx(3, abs=0.01), pytest.approx(1, abs=0.01))
 
 
+def test_a_period_at_the_beginning_of_all_times_is_empty(cast):
+    asked = ask(cast.ada, to="0001-01-01T00:00:30Z")
+    assert (asked.status_code, asked.json()["results"]) == (200, [])
+
+
 def test_nobody_reads_of_other_teams(cast, look, client):
     assert [one["group"] for one in ask(cast.eve, by="team").json()["results"]] == ["vision"]
     assert ">nlp<" not in look(cast.eve) and ">ada<" not in look(cast.eve, "/reports/energy/?by=user")
