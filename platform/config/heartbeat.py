@@ -66,7 +66,11 @@ class AliveBeat(Scheduler):
     def setup_schedule(self) -> None:
         super().setup_schedule()
         serve_where_told(settings.TESSERA_METRICS_LISTEN, settings.TESSERA_METRICS_TOKEN)
-        start_presence("beat")
+        self._presence = start_presence("beat")
+
+    def close(self) -> None:
+        self._presence.stop()
+        super().close()
 
     def apply_entry(self, entry: Any, producer: Any = None) -> None:
         super().apply_entry(entry, producer)
