@@ -36,10 +36,10 @@ class Grouping(StrEnum):
 
 @dataclass(frozen=True)
 class Table:
-    """How a report is shown. row: the cells of one of its results."""
+    """How a report is shown. headings, row: of the figures of one of its results, and their cells."""
 
     path: str
-    columns: tuple[Column, ...]
+    headings: tuple[str, ...]
     row: Callable[[dict[str, Any]], list[str]]
     unit: str
     empty: str
@@ -57,7 +57,7 @@ def show_report(session: Session, client: Client, report: Report, query: dict[st
     rows = [[plain(one["group"]), *table.row(one)] for one in groups]
     rows += [["others", *table.row(answer["rest"])]] if answer.get("rest") else []
     rows += [["all", *table.row(answer["total"])]] if len(rows) > 1 else []
-    columns = (Column(answer["by"].upper(), least=6), *table.columns)
+    columns = (Column(answer["by"].upper(), least=6), *(Column(heading, right=True) for heading in table.headings))
     session.show_table(answer, [one["group"] for one in groups], columns, rows, table.empty)
     if answer.get("left_out"):
         session.print_note(f"and {answer['left_out']} more")
@@ -106,61 +106,28 @@ def _show_wait(seconds: float | None) -> str:
 TABLES = {
     Report.usage: Table(
         "/usage",
-        (
-            Column("HELD", right=True),
-            Column("ACTIVE", right=True),
-            Column("ACTIVE %", right=True),
-            Column("PAUSED", right=True),
-            Column("IDLE", right=True),
-            Column("UNKNOWN", right=True),
-            Column("TASKS", right=True),
-        ),
+        ("HELD", "ACTIVE", "ACTIVE %", "PAUSED", "IDLE", "UNKNOWN", "TASKS"),
         _list_usage,
         "GPU-hours",
         "Nothing was held in this time.",
     ),
     Report.waits: Table(
         "/reports/waits",
-        (
-            Column("STARTED", right=True),
-            Column("HALF", right=True),
-            Column("90 %", right=True),
-            Column("LONGEST", right=True),
-            Column("AGAIN", right=True),
-            Column("WAIT NOW", right=True),
-            Column("SO FAR", right=True),
-            Column("GAVE UP", right=True),
-        ),
+        ("STARTED", "HALF", "90 %", "LONGEST", "AGAIN", "WAIT NOW", "SO FAR", "GAVE UP"),
         _list_waits,
         "Waits from submit to start",
         "No job started or waited in this time.",
     ),
     Report.idle: Table(
         "/reports/idle",
-        (
-            Column("HELD", right=True),
-            Column("IDLE", right=True),
-            Column("UNKNOWN", right=True),
-            Column("RETURNED", right=True),
-            Column("NOTICES", right=True),
-            Column("REMINDERS", right=True),
-            Column("WARNINGS", right=True),
-            Column("RELEASED", right=True),
-        ),
+        ("HELD", "IDLE", "UNKNOWN", "RETURNED", "NOTICES", "REMINDERS", "WARNINGS", "RELEASED"),
         _list_idle,
         "GPU-hours held and idle",
         "Nothing was held in this time.",
     ),
     Report.failures: Table(
         "/reports/failures",
-        (
-            Column("FAILED", right=True),
-            Column("LOST H", right=True),
-            Column("UNSAVED", right=True),
-            Column("MADE ROOM", right=True),
-            Column("LOST H", right=True),
-            Column("UNSAVED", right=True),
-        ),
+        ("FAILED", "LOST H", "UNSAVED", "MADE ROOM", "LOST H", "UNSAVED"),
         _list_failures,
         "Tries that ended before their time, with lost GPU-hours",
         "Nothing failed in this time.",
