@@ -41,20 +41,35 @@ class ReportJson(JSONRenderer):
 
 
 class ReportView(ApiView):
-    """query: a ReportQuery with the field `by`. Each report describes its GET by describe_report, for its answer."""
+    """query: a ReportQuery with the field `by`. Each report says how it is loaded and written, describes its GET by
+    describe_report, and shows its sums, and what it has beside.
+    """
 
     scopes = {"GET": ("reports:read",)}
     renderer_classes = [ReportJson, ReportCsv]
     query: ClassVar[type[ReportQuery]]
 
-    def load(self, user: User, by: str, period: Period, now: datetime) -> Any:
+    @staticmethod
+    def load(user: User, by: str, period: Period, now: datetime) -> Any:
+        raise NotImplementedError
+
+    @staticmethod
+    def write_csv(report: Any) -> str:
+        raise NotImplementedError
+
+    def show_sums(self, sums: Any) -> dict[str, Any]:
+        """Return the sums of a group, or of all, as the API has them."""
         raise NotImplementedError
 
     def show(self, report: Any) -> dict[str, Any]:
-        raise NotImplementedError
-
-    def write_csv(self, report: Any) -> str:
-        raise NotImplementedError
+        return {
+            "by": report.by,
+            "from": report.period.begins,
+            "to": report.period.ends,
+            "complete_to": report.complete_to,
+            "results": [{"group": name, **self.show_sums(sums)} for name, sums in report.groups.items()],
+            "total": self.show_sums(report.total),
+        }
 
     def answer(self, request: Request) -> Response:
         query, now = read_query(request, self.query), timezone.now()

@@ -1,15 +1,13 @@
 """API of what held cards drew, by team, person, pool, model or machine."""
 
-from datetime import datetime
 from typing import Any
 
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from accounts.models import User
 from monitoring.usage.energy_report import ENERGY_GROUPS, Energy
-from monitoring.usage.report import HOUR_MILLI_MS, Period
+from monitoring.usage.report import HOUR_MILLI_MS
 from portal.access.usage_reports import EnergyReport, load_energy_report
 from portal.api.http.fields import Span
 from portal.api.report_view import ReportQuery, ReportView, describe_report
@@ -53,35 +51,21 @@ class EnergyAnswer(Span):
 class EnergyReportView(ReportView):
     operations = {"GET": "get_energy"}
     query = EnergyQuery
+    load, write_csv = staticmethod(load_energy_report), staticmethod(write_energy_csv)
 
     @describe_report(EnergyQuery, EnergyAnswer)
     def get(self, request: Request) -> Response:
         """Tell what the cards drew that one's teams held. Simulated ones count only where there are no others."""
         return self.answer(request)
 
-    def load(self, user: User, by: str, period: Period, now: datetime) -> EnergyReport:
-        return load_energy_report(user, by, period, now)
-
     def show(self, report: EnergyReport) -> dict[str, Any]:
+        return {**super().show(report), "rest": None if report.rest is None else self.show_sums(report.rest)}
+
+    def show_sums(self, sums: Energy) -> dict[str, Any]:
         return {
-            "by": report.by,
-            "from": report.period.begins,
-            "to": report.period.ends,
-            "complete_to": report.complete_to,
-            "results": [{"group": name, **_show(energy)} for name, energy in report.groups.items()],
-            "rest": None if report.rest is None else _show(report.rest),
-            "total": _show(report.total),
+            "kwh": None if sums.kwh is None else round(sums.kwh, 6),
+            "mean_w": None if sums.watts is None else round(sums.watts, 1),
+            "held_gpu_hours": round(sums.held / HOUR_MILLI_MS, 6),
+            "unknown_gpu_hours": round(sums.unmetered / HOUR_MILLI_MS, 6),
+            "simulated": sums.simulated,
         }
-
-    def write_csv(self, report: EnergyReport) -> str:
-        return write_energy_csv(report)
-
-
-def _show(energy: Energy) -> dict[str, Any]:
-    return {
-        "kwh": None if energy.kwh is None else round(energy.kwh, 6),
-        "mean_w": None if energy.watts is None else round(energy.watts, 1),
-        "held_gpu_hours": round(energy.held / HOUR_MILLI_MS, 6),
-        "unknown_gpu_hours": round(energy.unmetered / HOUR_MILLI_MS, 6),
-        "simulated": energy.simulated,
-    }

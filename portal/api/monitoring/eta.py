@@ -1,14 +1,11 @@
 """API of how right told starts were."""
 
-from datetime import datetime
 from typing import Any
 
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from accounts.models import User
-from monitoring.usage.report import Period
 from portal.access.usage_reports import load_accuracy_report
 from portal.api.http.fields import Span
 from portal.api.report_view import ReportQuery, ReportView, describe_report
@@ -57,31 +54,16 @@ class EtaAnswer(Span):
 class EtaReportView(ReportView):
     operations = {"GET": "get_eta"}
     query = EtaQuery
+    load, write_csv = staticmethod(load_accuracy_report), staticmethod(write_eta_csv)
 
     @describe_report(EtaQuery, EtaAnswer)
     def get(self, request: Request) -> Response:
         """Tell how right the starts were that jobs of one's teams were told first."""
         return self.answer(request)
 
-    def load(self, user: User, by: str, period: Period, now: datetime) -> AccuracyReport:
-        return load_accuracy_report(user, by, period, now)
-
     def show(self, report: AccuracyReport) -> dict[str, Any]:
-        return {
-            "by": report.by,
-            "from": report.period.begins,
-            "to": report.period.ends,
-            "complete_to": report.complete_to,
-            "since": report.since,
-            "results": [{"group": name, **_show(one)} for name, one in report.groups.items()],
-            "left_out": report.left_out,
-            "total": _show(report.total),
-        }
+        return {**super().show(report), "since": report.since, "left_out": report.left_out}
 
-    def write_csv(self, report: AccuracyReport) -> str:
-        return write_eta_csv(report)
-
-
-def _show(one: Accuracy) -> dict[str, Any]:
-    counts = {"starts": one.starts, "within": one.inside, "sooner": one.early, "later": one.late}
-    return {**counts, "wrong_p50_s": one.p50_s, "wrong_p90_s": one.p90_s}
+    def show_sums(self, sums: Accuracy) -> dict[str, Any]:
+        counts = {"starts": sums.starts, "within": sums.inside, "sooner": sums.early, "later": sums.late}
+        return {**counts, "wrong_p50_s": sums.p50_s, "wrong_p90_s": sums.p90_s}

@@ -1,15 +1,12 @@
 """API of tries that ended before their time, and what was lost with them."""
 
-from datetime import datetime
 from typing import Any
 
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from accounts.models import User
 from monitoring.reports.failures import GROUPS, FailureReport, FailureSums, Losses
-from monitoring.usage.report import Period
 from portal.access.usage_reports import load_failure_report
 from portal.api.http.fields import Span
 from portal.api.report_view import ReportQuery, ReportView, describe_report
@@ -67,35 +64,20 @@ class FailureReportAnswer(Span):
 class FailureReportView(ReportView):
     operations = {"GET": "get_failures"}
     query = FailureQuery
+    load, write_csv = staticmethod(load_failure_report), staticmethod(write_failures_csv)
 
     @describe_report(FailureQuery, FailureReportAnswer)
     def get(self, request: Request) -> Response:
         """Tell which tries of one's teams' jobs ended before their time, why, and the GPU-hours lost with them."""
         return self.answer(request)
 
-    def load(self, user: User, by: str, period: Period, now: datetime) -> FailureReport:
-        return load_failure_report(user, by, period, now)
-
     def show(self, report: FailureReport) -> dict[str, Any]:
-        return {
-            "by": report.by,
-            "from": report.period.begins,
-            "to": report.period.ends,
-            "complete_to": report.complete_to,
-            "results": [
-                {"group": name, "text": name_group(report.by, name), **_show_sums(sums)}
-                for name, sums in report.groups.items()
-            ],
-            "left_out": report.left_out,
-            "total": _show_sums(report.total),
-        }
+        told = super().show(report)
+        results = [{**one, "text": name_group(report.by, one["group"])} for one in told["results"]]
+        return {**told, "results": results, "left_out": report.left_out}
 
-    def write_csv(self, report: FailureReport) -> str:
-        return write_failures_csv(report)
-
-
-def _show_sums(sums: FailureSums) -> dict[str, Any]:
-    return {"failed": _show_losses(sums.failed), "made_room": _show_losses(sums.made_room)}
+    def show_sums(self, sums: FailureSums) -> dict[str, Any]:
+        return {"failed": _show_losses(sums.failed), "made_room": _show_losses(sums.made_room)}
 
 
 def _show_losses(losses: Losses) -> dict[str, Any]:

@@ -1,15 +1,12 @@
 """API of what was held and idle, and of what the idle ladder did about it."""
 
-from datetime import datetime
 from typing import Any
 
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from accounts.models import User
 from monitoring.reports.idle import IDLE_GROUPS, IdleReport, IdleSums
-from monitoring.usage.report import Period
 from portal.access.usage_reports import load_idle_report
 from portal.api.http.fields import Span
 from portal.api.report_view import ReportQuery, ReportView, describe_report
@@ -63,30 +60,16 @@ class IdleReportAnswer(Span):
 class IdleReportView(ReportView):
     operations = {"GET": "get_idle_report"}
     query = IdleReportQuery
+    load, write_csv = staticmethod(load_idle_report), staticmethod(write_idle_csv)
 
     @describe_report(IdleReportQuery, IdleReportAnswer)
     def get(self, request: Request) -> Response:
         """Tell what of one's teams was held and idle, how often they were told, and what was returned."""
         return self.answer(request)
 
-    def load(self, user: User, by: str, period: Period, now: datetime) -> IdleReport:
-        return load_idle_report(user, by, period, now)
-
     def show(self, report: IdleReport) -> dict[str, Any]:
-        return {
-            "by": report.by,
-            "from": report.period.begins,
-            "to": report.period.ends,
-            "complete_to": report.complete_to,
-            "results": [{"group": name, **_show_sums(one)} for name, one in report.groups.items()],
-            "left_out": report.left_out,
-            "total": _show_sums(report.total),
-        }
+        return {**super().show(report), "left_out": report.left_out}
 
-    def write_csv(self, report: IdleReport) -> str:
-        return write_idle_csv(report)
-
-
-def _show_sums(one: IdleSums) -> dict[str, Any]:
-    hours = {name: round(value, 6) for name, value in list_idle_hours(one).items()}
-    return {"gpu_hours": hours, **list_idle_counts(one)}
+    def show_sums(self, sums: IdleSums) -> dict[str, Any]:
+        hours = {name: round(value, 6) for name, value in list_idle_hours(sums).items()}
+        return {"gpu_hours": hours, **list_idle_counts(sums)}

@@ -1,6 +1,5 @@
 """API of GPU time by team, person, pool, model or job."""
 
-from datetime import datetime
 from typing import Any
 
 from django.conf import settings
@@ -8,9 +7,8 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from accounts.models import User
 from monitoring.costs.sums import Cost
-from monitoring.usage.report import GROUPS, HOUR_MILLI_MS, Period, Sums
+from monitoring.usage.report import GROUPS, HOUR_MILLI_MS, Sums
 from portal.access.usage_reports import UsageReport, load_usage_report
 from portal.api.http.fields import Span
 from portal.api.report_view import ReportQuery, ReportView, describe_report
@@ -76,41 +74,26 @@ class UsageAnswer(Span):
 class Usage(ReportView):
     operations = {"GET": "get_usage"}
     query = UsageQuery
+    load, write_csv = staticmethod(load_usage_report), staticmethod(write_usage_csv)
 
     @describe_report(UsageQuery, UsageAnswer)
     def get(self, request: Request) -> Response:
         """Tell the GPU-hours of one's teams: held, active, idle and unknown."""
         return self.answer(request)
 
-    def load(self, user: User, by: str, period: Period, now: datetime) -> UsageReport:
-        return load_usage_report(user, by, period, now)
-
     def show(self, report: UsageReport) -> dict[str, Any]:
-        return show_report(report)
+        told, costs = super().show(report), report.costs
+        return {
+            **told,
+            "currency": settings.TESSERA_CURRENCY,
+            "results": [{**one, "cost": costs and _show_cost(costs.groups[one["group"]])} for one in told["results"]],
+            "rest": report.rest and {**self.show_sums(report.rest), "cost": costs and _show_cost(costs.rest)},
+            "total": {**told["total"], "cost": costs and _show_cost(costs.total)},
+        }
 
-    def write_csv(self, report: UsageReport) -> str:
-        return write_usage_csv(report)
-
-
-def show_report(report: UsageReport) -> dict[str, Any]:
-    costs = report.costs
-    return {
-        "by": report.by,
-        "from": report.period.begins,
-        "to": report.period.ends,
-        "complete_to": report.complete_to,
-        "currency": settings.TESSERA_CURRENCY,
-        "results": [
-            {"group": name, **show_sums(sums, costs and costs.groups[name])} for name, sums in report.groups.items()
-        ],
-        "rest": None if report.rest is None else show_sums(report.rest, costs and costs.rest),
-        "total": show_sums(report.total, costs and costs.total),
-    }
-
-
-def show_sums(sums: Sums, cost: Cost | None) -> dict[str, Any]:
-    hours = {name: round(hours, 6) for name, hours in list_hours(sums).items()}
-    return {"gpu_hours": hours, "cost": cost and _show_cost(cost), "tasks": sums.tasks, "simulated": sums.simulated}
+    def show_sums(self, sums: Sums) -> dict[str, Any]:
+        hours = {name: round(hours, 6) for name, hours in list_hours(sums).items()}
+        return {"gpu_hours": hours, "tasks": sums.tasks, "simulated": sums.simulated}
 
 
 def _show_cost(cost: Cost) -> dict[str, Any]:

@@ -1,16 +1,13 @@
 """API of how long jobs waited."""
 
 from dataclasses import asdict
-from datetime import datetime
 from typing import Any
 
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from accounts.models import User
-from monitoring.reports.waits import GROUPS, WaitReport
-from monitoring.usage.report import Period
+from monitoring.reports.waits import GROUPS, WaitReport, WaitSums
 from portal.access.usage_reports import load_wait_report
 from portal.api.http.fields import Span
 from portal.api.report_view import ReportQuery, ReportView, describe_report
@@ -62,25 +59,15 @@ class WaitReportAnswer(Span):
 class WaitReportView(ReportView):
     operations = {"GET": "get_waits"}
     query = WaitQuery
+    load, write_csv = staticmethod(load_wait_report), staticmethod(write_waits_csv)
 
     @describe_report(WaitQuery, WaitReportAnswer)
     def get(self, request: Request) -> Response:
         """Tell how long jobs of one's teams waited for their start, and how long others have waited so far."""
         return self.answer(request)
 
-    def load(self, user: User, by: str, period: Period, now: datetime) -> WaitReport:
-        return load_wait_report(user, by, period, now)
-
     def show(self, report: WaitReport) -> dict[str, Any]:
-        return {
-            "by": report.by,
-            "from": report.period.begins,
-            "to": report.period.ends,
-            "complete_to": report.complete_to,
-            "results": [{"group": name, **asdict(sums)} for name, sums in report.groups.items()],
-            "left_out": report.left_out,
-            "total": asdict(report.total),
-        }
+        return {**super().show(report), "left_out": report.left_out}
 
-    def write_csv(self, report: WaitReport) -> str:
-        return write_waits_csv(report)
+    def show_sums(self, sums: WaitSums) -> dict[str, Any]:
+        return asdict(sums)
