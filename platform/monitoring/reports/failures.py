@@ -13,7 +13,7 @@ from django.db import connection
 
 from jobs.lifecycle import MADE_ROOM
 from monitoring.usage.report import GROUPS as USAGE_GROUPS
-from monitoring.usage.report import MS, Period, Place
+from monitoring.usage.report import Period, Place, fill_moments
 
 GROUPS = {
     "reason": ("decisive.reason", ""),
@@ -182,8 +182,7 @@ WITH candidate AS MATERIALIZED (
     "{explains}", "state IN ('FAILED', 'STOPPED') DESC, reason = 'gang_broken', state = 'STOPPED', ended_at, rank"
 )
 """A try is explained as jobs.lifecycle does it: by the first task that failed of itself, else the first stopped."""
-for moment in ("h.held_from", "coalesce(h.released_at, task.ended_at)", "task.saved_at"):
-    TRIES = TRIES.replace(f"[{moment}]", MS.format(moment))
+TRIES = fill_moments(TRIES, "h.held_from", "coalesce(h.released_at, task.ended_at)", "task.saved_at")
 SUMS = """
 SELECT grouping(name), name, made_room, count(*), count(DISTINCT job_id), sum(lost),
     coalesce(sum(lost) FILTER (WHERE saved_at IS NULL), 0), sum(held - lost)
@@ -196,7 +195,8 @@ FROM failure
 WHERE %(only)s::text IS NULL OR name = %(only)s
 ORDER BY ended_at DESC, job_id LIMIT %(most)s
 """
-FAULT_SUMS = """
+FAULT_SUMS = fill_moments(
+    """
 , part AS (
     SELECT h.*, slot, greatest(h.held_from, failure.saved_at, since) AS begun,
         least(coalesce(h.released_at, failure.ended_at), until) AS ended
@@ -207,6 +207,7 @@ FAULT_SUMS = """
 SELECT slot, [name] AS name, h.pool_id, gpu.model, sum(h.gpu_milli::bigint * ([ended] - [begun]))
 FROM part h JOIN cluster_gpu gpu ON gpu.id = h.gpu_id [tables]
 WHERE ended > begun GROUP BY slot, name, h.pool_id, gpu.model
-"""
-for moment in ("ended", "begun"):
-    FAULT_SUMS = FAULT_SUMS.replace(f"[{moment}]", MS.format(moment))
+""",
+    "ended",
+    "begun",
+)

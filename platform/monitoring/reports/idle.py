@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db import connection
 
-from monitoring.usage.report import GROUPS, MS, Period, Sums, sum_usage
+from monitoring.usage.report import GROUPS, Period, Sums, fill_moments, sum_usage
 
 IDLE_GROUPS = ("team", "user", "pool")
 """Of GROUPS: what a job is of, too."""
@@ -69,7 +69,8 @@ def sum_ladders(by: str, period: Period, now: datetime, teams: Collection[int] |
         return {row[0]: Ladder(*map(int, row[1:])) for row in cursor}
 
 
-QUERY = """
+QUERY = fill_moments(
+    """
 WITH rung AS (
     SELECT watch_id AS job_id, rung, min(at) AS at FROM monitoring_idletold GROUP BY watch_id, ladder, rung
 ), done AS (
@@ -86,6 +87,7 @@ FROM done JOIN jobs_job h ON h.id = done.job_id
 %(tables)s
 WHERE %%(teams)s::bigint[] IS NULL OR h.team_id = ANY(%%(teams)s::bigint[])
 GROUP BY 1
-"""
-for moment in ("least(returned_until, %%(now)s)", "acted_at"):
-    QUERY = QUERY.replace(f"[{moment}]", MS.format(moment))
+""",
+    "least(returned_until, %%(now)s)",
+    "acted_at",
+)

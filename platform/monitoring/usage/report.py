@@ -55,6 +55,11 @@ class Sums:
     def paused(self) -> int:
         return self.held - self.active - self.idle - self.unknown
 
+    @property
+    def is_unseen(self) -> bool:
+        """Return whether something was held, and nobody saw what it did."""
+        return bool(self.held) and self.unknown == self.held
+
     def count_hours(self, name: str) -> float:
         return getattr(self, name) / HOUR_MILLI_MS
 
@@ -142,6 +147,13 @@ EDGES = {
     "[begin]": "held_from",
 }
 """Of what of a holding lies in a period, and of all of it."""
+
+
+def fill_moments(query: str, *moments: str) -> str:
+    """Write each [moment] of a query out as milliseconds."""
+    for moment in moments:
+        query = query.replace(f"[{moment}]", MS.format(moment))
+    return query
 
 
 def fill_edges(query: str) -> str:

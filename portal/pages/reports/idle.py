@@ -12,7 +12,7 @@ from portal.pages.reports.page import ReportPage
 from portal.wording.efficiency import show_hours
 from portal.wording.monitoring.idle_report import (
     DEFINITIONS,
-    GROUP_WORDS,
+    IDLE_GROUP_WORDS,
     list_idle_counts,
     list_idle_hours,
     write_idle_csv,
@@ -30,14 +30,13 @@ class IdleRow:
     @property
     def hours(self) -> dict[str, str]:
         """Return times in words; whether what nobody saw was idle is not known."""
-        sums = self.found.sums
         shown = {name: show_hours(value) for name, value in list_idle_hours(self.found).items()}
-        return {**shown, "idle": "?"} if sums.held and sums.unknown == sums.held else shown
+        return {**shown, "idle": "?"} if self.found.sums.is_unseen else shown
 
     @property
     def percent(self) -> str:
         sums = self.found.sums
-        if sums.held and sums.unknown == sums.held:
+        if sums.is_unseen:
             return "?"
         return f"{100 * sums.idle / sums.held:.0f} %" if sums.held else "–"
 
@@ -52,7 +51,7 @@ class IdleRow:
 
 class IdlePage(ReportPage):
     words, template, stem = gettext_lazy("Idle"), "reports/idle.html", "idle"
-    groups = GROUP_WORDS
+    groups = IDLE_GROUP_WORDS
     definitions = DEFINITIONS
 
     @cached_property

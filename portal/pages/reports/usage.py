@@ -38,7 +38,7 @@ class Row:
     @property
     def hours(self) -> dict[str, str]:
         """Return each time in words; of what nobody saw only what was held is known."""
-        known = ("held", "unknown") if self._is_unseen else ("held", "busy", *PARTS)
+        known = ("held", "unknown") if self.sums.is_unseen else ("held", "busy", *PARTS)
         shown = {name: show_hours(self.sums.count_hours(name)) for name in known}
         return {**dict.fromkeys(("busy", *PARTS), UNKNOWN), **shown}
 
@@ -48,13 +48,9 @@ class Row:
 
     @property
     def active_percent(self) -> str:
-        if self._is_unseen:
+        if self.sums.is_unseen:
             return UNKNOWN
         return f"{100 * self.sums.active / self.sums.held:.0f} %" if self.sums.held else "–"
-
-    @property
-    def _is_unseen(self) -> bool:
-        return bool(self.sums.held) and self.sums.unknown == self.sums.held
 
     @property
     def parts(self) -> list[tuple[str, float]]:

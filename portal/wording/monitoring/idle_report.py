@@ -3,12 +3,12 @@
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
-from monitoring.reports.idle import IdleReport, IdleSums
+from monitoring.reports.idle import IDLE_GROUPS, IdleReport, IdleSums
 from monitoring.usage.report import HOUR_MILLI_MS
 from portal.csv_text import write_csv
-from portal.wording.monitoring.usage_report import show_exactly
+from portal.wording.monitoring.usage_report import GROUP_WORDS, show_exactly
 
-GROUP_WORDS: dict[str, str | Promise] = {"team": _("Team"), "user": _("Person"), "pool": _("Pool")}
+IDLE_GROUP_WORDS: dict[str, str | Promise] = {by: GROUP_WORDS[by] for by in IDLE_GROUPS}
 DEFINITIONS: dict[str | Promise, str | Promise] = {
     _("Idle"): _("Seen below 5 % for 15 minutes or more without a break."),
     _("Unknown"): _(

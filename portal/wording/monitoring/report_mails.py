@@ -3,12 +3,10 @@
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
+from portal.wording.monitoring.usage_report import GROUP_WORDS
+
 COLUMN_WORDS: dict[str, str | Promise] = {
-    "team": _("Team"),
-    "user": _("Person"),
-    "pool": _("Pool"),
-    "model": _("GPU model"),
-    "job": _("Job"),
+    **GROUP_WORDS,
     "node": _("Machine"),
     "held_gpu_h": _("Held GPU-hours"),
     "active_gpu_h": _("Active"),
