@@ -68,7 +68,7 @@ def _send_next(endpoint: Endpoint, labels: Mapping[Kind, Mapping[int, Labels]]) 
     """Send one body, and return whether there may be more to send at once.
 
     The row is locked meanwhile, so that no other process sends the same. What a process had sent that was killed before
-    it wrote that down is sent twice; engines keep it once.
+    it wrote that down is sent twice, which docs/admin.md tells.
     """
     now = timezone.now()
     RemoteWrite.objects.get_or_create(pk=1, defaults={"until": now - CAUGHT_UP})
