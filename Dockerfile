@@ -19,6 +19,22 @@ COPY agent/requirements.txt /src/agent.txt
 RUN python3 -m venv /opt/tessera && /opt/tessera/bin/pip install --no-cache-dir --no-deps --only-binary :all: --require-hashes \
     -r /src/requirements.txt -r /src/agent.txt
 
+FROM ${BASE} AS docs
+ARG PIP_INDEX_URL
+ARG PIP_EXTRA_INDEX_URL
+ARG PIP_CERT
+RUN apt-get update && apt-get install -y --no-install-recommends ca-certificates python3-venv
+COPY requirements-docs.txt /src/requirements-docs.txt
+RUN python3 -m venv /opt/docs && /opt/docs/bin/pip install --no-cache-dir --no-deps --only-binary :all: --require-hashes \
+    -r /src/requirements-docs.txt
+WORKDIR /src
+COPY mkdocs.yml ./
+COPY static/img static/img
+COPY locale locale
+COPY dev/docs dev/docs
+COPY docs docs
+RUN /opt/docs/bin/python -m dev.docs.build
+
 FROM ${BASE}
 
 ENV PATH=/opt/tessera/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
@@ -35,6 +51,7 @@ WORKDIR /srv/tessera
 
 COPY --from=slice /out /usr/local/lib/tessera/slice
 COPY --from=packages /opt/tessera /opt/tessera
+COPY --from=docs /src/.site .site
 
 COPY manage.py pyproject.toml ./
 COPY agent agent

@@ -14,6 +14,7 @@ from agent.daemon.loop import NotEnrolled, Reporter, run_report_loop
 from agent.daemon.metrics_server import serve_metrics
 from agent.daemon.options import parse_arguments
 from agent.daemon.parts import (
+    build_dcgm,
     build_exporter,
     build_kubelet_cards,
     build_prober,
@@ -58,11 +59,11 @@ def run_agent(options: argparse.Namespace) -> int:
     if options.once:
         return report_once(reporter)
     # 4. Run it, beside the threads of kubelet, samples, logs and slices, and what Prometheus asks.
-    shares, errors = build_share_watch(options), XidListener(memory.record_fault)
-    threads = [*([kubelet] if kubelet else []), *build_threads(options, reporter, memory, errors, shares)]
+    shares, errors, dcgm = build_share_watch(options), XidListener(memory.record_fault), build_dcgm(options)
+    threads = [*([kubelet] if kubelet else []), *build_threads(options, reporter, memory, errors, shares, dcgm)]
     if options.metrics is not None:
         address, port = options.metrics
-        serve_metrics(address, port, build_exporter(shares, errors).render)
+        serve_metrics(address, port, build_exporter(shares, errors, dcgm).render)
     return run_daemon(reporter, errors, threads)
 
 

@@ -270,22 +270,22 @@ def build_machines(count: int, pools: dict[str, Pool]) -> None:
     )
 
 
-def build_models(pools: dict[str, Pool], dice: random.Random) -> list[Model]:
+def build_models(pools: dict[str, Pool], dice: random.Random, teams: int = TEAMS, people: int = PEOPLE) -> list[Model]:
     UserLimit.objects.filter(user=None).update(**dict.fromkeys(UserLimit.FIELDS))
     models = []
-    for name in (f"team{number}" for number in range(TEAMS)):
+    for name in (f"team{number}" for number in range(teams)):
         team = Team.objects.filter(name=name).first() or create_team(name=name)
         Quota.objects.bulk_create(Quota(team=team, pool=pool) for pool in pools.values())
-        people = list(User.objects.filter(memberships__team=team)) or build_people(team)
+        members = list(User.objects.filter(memberships__team=team)) or build_people(team, people)
         for shape in dice.sample(SHAPES, 4):
             spec = parse_spec({"run": "true", "team": name, "pool": "train", **shape})
-            job = submit_job(user=people[0], spec=spec, check=lambda draft: None, containers=True)
-            models.append(Model(Job.objects.get(pk=job.pk), list(job.newest_tasks), people))
+            job = submit_job(user=members[0], spec=spec, check=lambda draft: None, containers=True)
+            models.append(Model(Job.objects.get(pk=job.pk), list(job.newest_tasks), members))
     return models
 
 
-def build_people(team: Team) -> list[User]:
-    people = [create_user(username=f"{team.name}-{number}", password=None) for number in range(PEOPLE)]
+def build_people(team: Team, count: int) -> list[User]:
+    people = [create_user(username=f"{team.name}-{number}", password=None) for number in range(count)]
     for person in people:
         add_member(user=person, team=team, role="member")
     return people

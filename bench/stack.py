@@ -20,7 +20,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from config.embedded.data_dir import open_data, open_run, read_running, secret_key_file
-from notebooks.environment import FAILED, READY, environment_home, read_state
+from notebooks.environment import FAILED, READY, environment_home, environment_path, read_state
 
 ROOT = Path(__file__).resolve().parents[1]
 LINK = re.compile(r"Sign in once with this link: (\S+)")
@@ -193,16 +193,19 @@ def running_stack(
     cluster: Mapping[str, str] | None = None,
     notebooks: bool = True,
     variables: Mapping[str, str] | None = None,
+    environment: Path | None = None,
 ) -> Iterator[Stack]:
     """A fresh platform on a free port, ended and removed afterwards.
 
     notebooks: whether their environment is prepared beside it, which keeps a core busy for half a minute. variables: of
-    all its processes.
+    all its processes. environment: a prepared one that it takes for its own.
     """
     with tempfile.TemporaryDirectory(prefix="tessera-stack-") as home, ExitStack() as held:
         Path(home).chmod(0o755)  # jobs run under uids of their own and must be able to pass
         if not notebooks:
             held.enter_context(nothing_prepared(Path(home) / "data"))
+        if environment:
+            take_environment(Path(home) / "data", environment)
         stack = Stack(Path(home) / "data", free_port(), gpus, cluster, variables)
         try:
             stack.start()
@@ -221,6 +224,12 @@ def nothing_prepared(data: Path) -> Iterator[None]:
     with open(environment_home(data) / "lock", "wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+def take_environment(data: Path, prepared: Path) -> None:
+    open_data(data)
+    environment_home(data).mkdir(mode=0o755)
+    environment_path(data).symlink_to(prepared)
 
 
 def free_port() -> int:

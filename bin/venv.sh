@@ -25,8 +25,10 @@ venv() {
     make_venv
     printf 'Installing packages of %s into .venv ... ' "$lock"
     install_lock "$lock"
-    # Written last: an install that was cut leaves no stamp. The dev lock holds all of the other.
-    [ "$lock" != requirements-dev.txt ] || cksum <requirements.txt >.venv/.stamp-requirements.txt
+    # Written last: an install that was cut leaves no stamp. The dev lock holds all of the others.
+    if [ "$lock" = requirements-dev.txt ]; then
+      for held in requirements.txt requirements-docs.txt; do cksum <"$held" >".venv/.stamp-$held"; done
+    fi
     echo "$want" >".venv/.stamp-$lock"
     echo "$(($(date +%s) - began)) s"
   fi

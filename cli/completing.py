@@ -48,8 +48,34 @@ def complete_image_names(ctx: typer.Context, incomplete: str) -> list[Completion
     return _complete(ctx, incomplete, _load_images)
 
 
+def complete_registry_names(ctx: typer.Context, incomplete: str) -> list[Completion]:
+    return _complete(
+        ctx, incomplete, lambda client: ((one["registry"], one["user"]) for one in _load_results(client, "/registries"))
+    )
+
+
+def complete_alerts(ctx: typer.Context, incomplete: str) -> list[Completion]:
+    return _complete(
+        ctx,
+        incomplete,
+        lambda client: (
+            (f"alert-{one['id']}", f"{one['name']}, {one['label']}") for one in _load_results(client, "/alerts")
+        ),
+    )
+
+
+def complete_view_names(ctx: typer.Context, incomplete: str) -> list[Completion]:
+    return _complete(ctx, incomplete, lambda client: ((one["name"], "") for one in _load_results(client, "/me/views")))
+
+
 def complete_notebook_names(ctx: typer.Context, incomplete: str) -> list[Completion]:
     return _complete(ctx, incomplete, _load_notebooks)
+
+
+def complete_shown_names(ctx: typer.Context, incomplete: str) -> list[Completion]:
+    """Complete jobs by id and notebooks by name."""
+    jobs = _load_jobs()
+    return _complete(ctx, incomplete, lambda client: [*jobs(client), *_load_notebooks(client)])
 
 
 def enterable_names(ctx: typer.Context, incomplete: str) -> list[Completion]:

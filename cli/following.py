@@ -58,10 +58,10 @@ def wait_for_end(session: Session, client: Client, job: Job, within_s: float | N
     return _wait(session, client, job, lambda job: job["state"] in ENDED, within_s)
 
 
-def follow(session: Session, client: Client, job: Job, rank: int = 0) -> Job:
-    """Write one rank's log to stdout until the job has ended."""
+def follow(session: Session, client: Client, job: Job, rank: int = 0, role: str = "") -> Job:
+    """Write one task's log to stdout until the job has ended."""
     while True:
-        attempt, task = job["attempt"], find_task(job, rank)
+        attempt, task = job["attempt"], find_task(job, rank, role)
         job = _wait(session, client, job, _has_started(attempt))
         if task is not None:
             print_log(session, client, job["id"], task=task["uuid"], follow=True)
@@ -75,7 +75,7 @@ def print_log(
     session: Session, client: Client, job_id: str, *, rank: int = 0, task: str | None = None, follow: bool = False
 ) -> None:
     """Write a task's log to stdout, resuming after a cut."""
-    text = LogText(colour=sys.stdout.isatty() and "NO_COLOR" not in os.environ)
+    text = build_log_text()
     offset, retries = 0, Retries(session)
     query: dict[str, Any] = {"task": task} if task else {"rank": rank}
     try:
@@ -101,8 +101,25 @@ def print_log(
         _write(text.end())
 
 
-def find_task(job: Job, rank: int) -> Job | None:
-    return next((task for task in job["tasks"] if task["rank"] == rank), None)
+def print_lines(client: Client, job_id: str, **query: Any) -> None:
+    """Write what the platform selects of a log to stdout, part by part, up to its present end."""
+    text, offset, size = build_log_text(), 0, 1
+    while offset < size:
+        with client.stream(job_path(job_id, "/logs"), offset=offset, **query) as (headers, pieces):
+            for piece in pieces:
+                _write(text.feed(piece))
+            told = int(headers["X-Log-Next-Offset"])
+            offset, size = told, int(headers["X-Log-Size"]) if told > offset else told
+    _write(text.end())
+
+
+def build_log_text() -> LogText:
+    return LogText(colour=sys.stdout.isatty() and "NO_COLOR" not in os.environ)
+
+
+def find_task(job: Job, rank: int, role: str = "") -> dict[str, Any] | None:
+    """Return a task of the newest attempt; without a role the first of this rank."""
+    return next((task for task in job["tasks"] if task["rank"] == rank and (not role or task["role"] == role)), None)
 
 
 def report_outcome(session: Session, job: Job) -> int:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from dev import architecture_picture, flaky, import_check, job_file, translations, version
+from dev.docs import build as docs_site
 
 ROOT = Path(__file__).resolve().parents[1]
 BIN = Path(sys.executable).parent
@@ -26,6 +27,17 @@ LOCK += ["--no-emit-find-links", "--no-emit-index-url"]
 NOTEBOOKS, AGENT = "platform/notebooks/requirements", "agent/requirements"
 CONCISE = ["--output-format", "concise"]
 MOST_LINES = 60
+REFERENCE = "from dev.docs.reference import check; check(fix={})"
+SPELLED = [
+    "docs",
+    "mkdocs.yml",
+    "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "templates",
+    "--skip=*.json,*.svg,*.png,*.webp",
+]
+SPELLED += ["--ignore-words-list=aks"]
 TYPED = ["platform", "scheduler", "portal", "cli", "agent", "dev", "tests", "bench"]
 
 
@@ -55,6 +67,8 @@ def quick_checks(fix: bool) -> list[tuple[str, Callable[[], str]]]:
         ("glossary", command(sys.executable, "-m", "dev.glossary")),
         ("architecture picture", lambda: architecture_picture.check(fix)),
         ("schema and table of the job file", lambda: job_file.check(fix)),
+        ("links of the documents", docs_site.check),
+        ("spelling of the documents", command(tool("codespell"), *SPELLED)),
         ("vendored files", command("bin/vendor", "--check")),
     ]
 
@@ -65,6 +79,10 @@ def slow_checks(fix: bool) -> list[tuple[str, Callable[[], str]]]:
         ("Django's own", command(*MANAGE, "check", "--fail-level", "WARNING")),
         ("migrations", command(*MANAGE, "makemigrations", "--check", "--dry-run")),
         ("OpenAPI file", lambda: check_openapi(fix)),
+        (
+            "reference of the documents",
+            command(*MANAGE, "shell", "-v", "0", "-c", REFERENCE.format(fix)),
+        ),
         ("translations", lambda: translations.check(fix)),
     ]
 
@@ -96,7 +114,13 @@ def tool(name: str) -> str:
 
 def compute_locks() -> None:
     """Compile all lock files. Needs the package index."""
-    inputs = (("requirements", ""), ("requirements-dev", "requirements"), (NOTEBOOKS, ""), (AGENT, "requirements-dev"))
+    inputs = (
+        ("requirements", ""),
+        ("requirements-dev", "requirements"),
+        ("requirements-docs", "requirements-dev"),
+        (NOTEBOOKS, ""),
+        (AGENT, "requirements-dev"),
+    )
     for name, above in inputs:
         more = ["-c", f"{above}.txt"] if above else []
         argv = [tool("uv"), *LOCK, *more, f"{name}.in", "-o", f"{name}.txt"]

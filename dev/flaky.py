@@ -3,7 +3,7 @@
 python -m dev.flaky MARKS [pytest options]   run the tests with these marks; the exit status is pytest's
 python -m dev.flaky --report                 name the flaky tests of all runs, with their reasons in tests/flaky.md
 
-TESSERA_FLAKY: a file that collects the flaky tests of several runs.
+TESSERA_FLAKY: a file that collects the flaky tests of several runs, of which two may go on at the same time.
 """
 
 import json
@@ -11,12 +11,12 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-LAST_FAILED = ROOT / ".pytest_cache/v/cache/lastfailed"
 REASONS = ROOT / "tests/flaky.md"
 MOST = 3
 """Flaky tests of all runs together."""
@@ -26,21 +26,31 @@ TESTS_FAILED, NOT_FOUND = 1, 4
 
 def main(arguments: list[str]) -> int:
     collected = Path(os.environ["TESSERA_FLAKY"])
-    flaky = collected.read_text().splitlines() if collected.exists() else []
     if arguments == ["--report"]:
-        print(report(flaky, read_reasons(REASONS.read_text())), end="")
+        print(report(read_flaky(collected), read_reasons(REASONS.read_text())), end="")
         return 0
     marks, *options = arguments
-    LAST_FAILED.unlink(missing_ok=True)
-    status = run_tests("-m", marks, *options)
-    failed = sorted(json.loads(LAST_FAILED.read_text())) if LAST_FAILED.exists() else []
-    if status != TESTS_FAILED or not may_try_again(failed, flaky):
+    with tempfile.TemporaryDirectory(prefix="tessera-") as cache:
+        status = run_tests("-m", marks, "-o", f"cache_dir={cache}", *options)
+        failed = read_failed(Path(cache))
+    if status != TESTS_FAILED or not may_try_again(failed, read_flaky(collected)):
         return status
     print("ONCE MORE, ALONE:", *failed, sep="\n  ", flush=True)
     if status := try_alone(marks, failed):
         return status
-    collected.write_text("".join(f"{name}\n" for name in [*flaky, *failed]))
+    with collected.open("a") as file:
+        file.writelines(f"{name}\n" for name in failed)
     return 0
+
+
+def read_flaky(collected: Path) -> list[str]:
+    return collected.read_text().splitlines() if collected.exists() else []
+
+
+def read_failed(cache: Path) -> list[str]:
+    """Return the tests that failed last by pytest's own cache."""
+    file = cache / "v/cache/lastfailed"
+    return sorted(json.loads(file.read_text())) if file.exists() else []
 
 
 def may_try_again(failed: Sequence[str], flaky: Sequence[str]) -> bool:

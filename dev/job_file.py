@@ -1,6 +1,6 @@
 """Keep what editors and people read about the job file equal to its description.
 
-That is docs/job.schema.json and the table of keys in docs/using.md.
+That is docs/job.schema.json and the table of keys in docs/reference/job-file.md.
 """
 
 import json
@@ -12,7 +12,7 @@ from jobs.jobfile.description import JOB
 from jobs.jobfile.schema import editor_schema
 from jobs.jobfile.shapes import Field, Keys, Map
 
-SCHEMA, GUIDE = ROOT / "docs/job.schema.json", ROOT / "docs/using.md"
+SCHEMA, GUIDE = ROOT / "docs/job.schema.json", ROOT / "docs/reference/job-file.md"
 TABLE = re.compile(r"(<!-- keys -->\n).*(<!-- end of keys -->)", re.DOTALL)
 
 

@@ -42,7 +42,8 @@ def throw_away_servers(durable: bool = False) -> Iterator[dict[str, str]]:
     durable: keep fsync, as bin/start does, for measurements.
     """
     began = time.monotonic()
-    home = Path(tempfile.mkdtemp(prefix="tessera-"))  # 0700
+    home = Path(tempfile.mkdtemp(prefix="tessera-"))
+    home.chmod(0o711)  # jobs of tests, under accounts of their own, pass to the notebooks' environment that tests share
     children: list[Child] = []
     try:
         (home / "run").mkdir(mode=0o700)
@@ -86,7 +87,7 @@ def pytest_command(arguments: list[str]) -> list[str]:
     given = [argument for argument in arguments if argument != "--all"]
     command = [sys.executable, "-m", "pytest"]
     if not any(argument.startswith(("-n", "--pdb")) for argument in given):
-        command += ["-n", str(WORKERS), "--dist", "loadfile"]
+        command += ["-n", str(WORKERS), "--dist", "loadfile", "--no-loadscope-reorder"]
     if not chooses(arguments):
         command += ["-m", QUICK]
     return command + given

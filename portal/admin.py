@@ -8,10 +8,8 @@ from django.utils.translation import gettext_lazy as _
 from accounts.models import Team, User
 from cluster.models import Agent, Enrolment, Gpu, Maintenance, Node, Pool, Window
 from images.models import Image, Login
-from monitoring.models import AlertRule, IdleRule, Price
+from monitoring.models import Price
 from portal.console.agents import AgentAdmin, EnrolmentAdmin
-from portal.console.alerts import AlertRuleAdmin
-from portal.console.idle import IdleRuleAdmin
 from portal.console.images import ImageAdmin, LoginAdmin
 from portal.console.machines import GpuAdmin, NodeAdmin, PoolAdmin, WindowAdmin
 from portal.console.maintenance import MaintenanceAdmin
@@ -24,7 +22,7 @@ SECTIONS = {
     "accounts": _("People"),
     "cluster": _("Machines"),
     "images": _("Images"),
-    "monitoring": _("Alerts, idle rules and prices"),
+    "monitoring": _("Prices"),
     "quotas": _("Quotas and limits"),
 }
 for label, words in SECTIONS.items():
@@ -44,6 +42,4 @@ admin.site.register(Image, ImageAdmin)
 admin.site.register(Login, LoginAdmin)
 admin.site.register(Quota, QuotaAdmin)
 admin.site.register(UserLimit, UserLimitAdmin)
-admin.site.register(AlertRule, AlertRuleAdmin)
-admin.site.register(IdleRule, IdleRuleAdmin)
 admin.site.register(Price, PriceAdmin)

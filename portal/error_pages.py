@@ -16,7 +16,7 @@ from psycopg_pool import PoolTimeout
 from common.errors import Busy, DiskFull, NotFound, NotPermitted, NotSignedIn, PlatformError, Unavailable
 from portal.health import database_probe
 from portal.partial import wants_fragment
-from portal.wording.errors import describe_error
+from portal.wording.errors import describe_error, link_help
 
 PAGES = {403: "403.html", 404: "404.html"}
 DATABASE_ERRORS = OperationalError, InterfaceError
@@ -97,7 +97,7 @@ def _render_page(request: HttpRequest, error: PlatformError, words: str) -> Http
 
 
 def _render_note(request: HttpRequest, error: PlatformError, words: str) -> HttpResponse:
-    response = render(request, "_note.html", {"text": words, "tone": "fault"}, status=error.status)
+    response = render(request, "_note.html", {"text": words, "tone": "fault", "about": error.code}, status=error.status)
     response["HX-Retarget"], response["HX-Reswap"] = "#notes", "beforeend"
     if error.code == "database_away":
         response["HX-Trigger"] = "live:away"  # static/js/live.js shows the page's age
@@ -131,6 +131,7 @@ def _build_problem(request: HttpRequest, error: PlatformError, words: str) -> Ht
         "title": _("The request was refused."),
         "status": error.status,
         "code": error.code,
+        "help": link_help(error.code),
         "detail": words,
         "request_id": getattr(request, "request_id", ""),
     }

@@ -8,12 +8,15 @@ from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest, HttpResponseRedirect
-from django.utils import translation
+from django.utils import timezone, translation
 from django.utils.cache import patch_vary_headers
+from django.utils.functional import SimpleLazyObject
 from django.utils.translation import gettext as _
 
+from accounts.time_zones import zone_of
 from common.errors import NotPermitted, PlatformError
 from portal.access.origin import count_session_cookies, get_portal_origin
+from portal.access.request_origin import mark_origin
 from portal.error_pages import show_failure
 from portal.health import PROBES, SCRAPED
 from portal.pages.frame import language_of
@@ -139,18 +142,33 @@ class SameOriginMiddleware:
 
 
 class LookMiddleware:
-    """Activates the user's language: setting, sign-in cookie or Accept-Language."""
+    """Activates the user's language: setting, sign-in cookie or Accept-Language. And on pages the user's time zone:
+    the API's times are in UTC for everybody.
+    """
 
     def __init__(self, get_response: GetResponse):
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        with translation.override(language_of(request)):
+        zone = None if request.path.startswith(API) else zone_of(getattr(request, "user", None))
+        with translation.override(language_of(request)), timezone.override(zone):
             request.LANGUAGE_CODE = translation.get_language()
             response = self.get_response(request)
             response.headers.setdefault("Content-Language", request.LANGUAGE_CODE)
         patch_vary_headers(response, ("Accept-Language", "Cookie"))
         return response
+
+
+class OriginMiddleware:
+    """Lets the signed-in person's acts say where the request came from, once the person is asked for."""
+
+    def __init__(self, get_response: GetResponse):
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        person = request.user
+        request.user = SimpleLazyObject(lambda: mark_origin(person, request))  # type: ignore[assignment]
+        return self.get_response(request)
 
 
 class ErrorPagesMiddleware:

@@ -1,14 +1,16 @@
-"""Apps: people's programs that answer in a browser, and access to them.
+"""Apps, which are people's programs that answer in a browser, with access to them; and saved views of lists.
 
-Each has a host name (portal.access.app_links). Secrets are stored as digests.
+Each app has a host name (portal.access.app_links). Secrets are stored as digests.
 """
 
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
+from django.http import QueryDict
 from django.utils.translation import gettext_lazy as _
 
 from accounts.models import User
+from jobs.finding.list_query import ListQuery, read_list_query
 from jobs.models import Job
 from notebooks.models import Notebook
 
@@ -76,3 +78,27 @@ class AppSession(models.Model):
 
     def __str__(self) -> str:
         return f"session of {self.user} on {self.app}"
+
+
+class SavedView(models.Model):
+    """A view of the list of jobs that a person gave a name. query: of its address, as ListQuery writes it."""
+
+    NAME_MAX = 40
+
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="saved_views")
+    name = models.CharField(max_length=NAME_MAX)
+    query = models.TextField(blank=True)
+    created_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        verbose_name, verbose_name_plural = _("saved view"), _("saved views")
+        ordering = ["name"]
+        constraints = [models.UniqueConstraint(fields=["user", "name"], name="one_view_of_a_name")]
+
+    def __str__(self) -> str:
+        return f"{self.name} of {self.user}"
+
+    @property
+    def asks(self) -> ListQuery:
+        asked, _left_out = read_list_query(QueryDict(self.query.removeprefix("?")))
+        return asked

@@ -11,10 +11,11 @@ from django.core.mail import EmailMessage, get_connection
 from django.core.mail.backends.base import BaseEmailBackend
 from django.db import OperationalError
 from django.urls import reverse
-from django.utils import translation
+from django.utils import timezone, translation
 from django.utils.translation import gettext as _
 
 from accounts.models import User
+from accounts.time_zones import zone_of
 from events.models import Notice
 from events.notices import drop_old_notices
 from events.outgoing import claim_batches, record_try
@@ -127,7 +128,7 @@ def _mail(server: BaseEmailBackend, notice: Notice, user: User) -> None:
 def build_mail(notice: Notice, user: User) -> EmailMessage | None:
     """Return the mail of a notice; None if its report is not wanted any more."""
     headers = {"Message-ID": f"<notice-{notice.pk}@{urlsplit(settings.TESSERA_PUBLIC_URL).hostname}>"}
-    with translation.override(user.language or settings.LANGUAGE_CODE):
+    with translation.override(user.language or settings.LANGUAGE_CODE), timezone.override(zone_of(user)):
         if notice.object_kind == ReportMail.KIND:
             return build_report_mail(notice, user, headers)
         view = view_notice(notice, load_end_verdicts([notice]).get(notice.pk, ""))

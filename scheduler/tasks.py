@@ -24,6 +24,7 @@ from monitoring.samples.ingest import take_samples
 from monitoring.samples.pace import claim_sample
 from notebooks.models import Notebook
 from notebooks.services import start_notebook
+from quotas.services import return_due_quotas
 from runtimes.contract.errors import Unavailable
 from scheduler.commit.step_runner import run_steps
 from scheduler.commit.steps import build_steps
@@ -156,6 +157,15 @@ def fetch_images() -> None:
 def foretell() -> None:
     """Forecast when the first in line start."""
     _lead("forecast", lambda epoch: record_forecasts())
+
+
+@shared_task
+def return_quotas() -> None:
+    """Let quotas return to what they were, whose moment has come."""
+    try:
+        return_due_quotas()
+    except DatabaseError as failed:  # the next beat retries
+        log.warning("no quota returned: %s", failed)
 
 
 @shared_task

@@ -7,6 +7,7 @@ import os
 import shutil
 import socket
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,8 @@ import pytest
 from django.contrib.auth.hashers import Argon2PasswordHasher
 from django.db import connection, transaction
 from django.test import TransactionTestCase
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 from playwright.sync_api import sync_playwright
 from psycopg.pq import TransactionStatus
 from whitenoise.middleware import WhiteNoiseMiddleware
@@ -33,12 +36,18 @@ from tests.local_cluster import (
     local_place,
     run_cluster,
 )
+from tests.migrated_database import prepare_migrated_database
+
+# How long an example takes tells of the machine, not of the code: many tests share it.
+hypothesis_settings.register_profile("tessera", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+hypothesis_settings.load_profile("tessera")
 
 CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 CHROMIUM_ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 NO_BROWSER = "NO CHROMIUM: the browser tests were skipped. Install chromium or set TESSERA_CHROMIUM."
 KEPT_TABLES = {"django_content_type", "auth_permission"}  # of the migrations, and the same for ever
-TIMEOUT_S = 400
+CLUSTER_TIMEOUT_S = 400
+SLOW_TIMEOUT_S = 300  # several platforms share two cores then
 SESSIONS_END_S = 5
 NO_GPU = "NO NVIDIA GPU: the GPU tests were skipped."
 
@@ -110,12 +119,21 @@ def pytest_collection_modifyitems(config, items):
         skip_marked(items, "gpu", NO_GPU)
     if not can_have_cluster() and not REQUIRED:
         skip_marked(items, "kubernetes", NO_CLUSTER)
+    put_long_files_first(items)
     for item in items:
         if item.get_closest_marker("kubernetes"):
             own = item.get_closest_marker("timeout")
-            seconds = own.args[0] if own else TIMEOUT_S
+            seconds = own.args[0] if own else CLUSTER_TIMEOUT_S
             limit = pytest.mark.timeout(seconds, func_only=True)  # to wait for the cluster may take longer
             item.add_marker(limit, append=False)
+        elif item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(SLOW_TIMEOUT_S))
+
+
+def put_long_files_first(items) -> None:
+    """Those that say so, then those of many tests: the last file of one worker is no long one, while others idle."""
+    tests = Counter(item.path for item in items)
+    items.sort(key=lambda item: (item.get_closest_marker("begins_first") is None, -tests[item.path]))
 
 
 def skip_marked(items, marker: str, reason: str) -> None:
@@ -149,6 +167,13 @@ def pytest_runtest_teardown(item, nextitem):
         session.close()
         pytest.fail(f"{item.path.name} left a transaction open, or a connection that is closed")
     return result
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(django_db_modify_db_settings, django_db_blocker):
+    """The worker's database is a copy."""
+    with django_db_blocker.unblock():
+        connection.settings_dict["TEST"]["TEMPLATE"] = prepare_migrated_database()
 
 
 @pytest.fixture(scope="session")

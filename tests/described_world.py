@@ -10,7 +10,7 @@ from pathlib import Path
 from django.db import transaction
 from django.utils import timezone
 
-from accounts.models import Membership, TeamRole
+from accounts.models import Announcement, Membership, TeamRole
 from accounts.ssh_keys import add_ssh_key
 from cluster.agents import check_agents
 from cluster.models import Enrolment, Node, Pool
@@ -26,19 +26,35 @@ from monitoring.models import Action, Alert, AlertRule, Exemption, IdleRule, Idl
 from notebooks.environment import READY, environment_path
 from notebooks.models import Notebook
 from notebooks.services import create_notebook, start_notebook
+from portal.models import SavedView
+from sharing.shares import share_job
+from sharing.tokens import create_notebook_token
 from tests import make
 
 IDLE_ACTS = ("snooze", "nudge", "release")
-NAMES = {"agents": "n1", "nodes": "n1", "pools": "dev", "teams": "nlp"}
+NAMES = {
+    "agents": "n1",
+    "limits": "ada",
+    "nodes": "n1",
+    "people": "eve",
+    "pools": "dev",
+    "quotas": "nlp",
+    "teams": "nlp",
+}
 FILES = {"notes.txt": b"some text\n", "data/table.csv": b"a,b\n1,2\n"}
 AGENT_TOKEN = "ten_of-a-machine-that-comes"
-SETTLE = "POST /api/v1/jobs/{job_id}:settle"
+RESIZE, SETTLE = "POST /api/v1/jobs/{job_id}:resize", "POST /api/v1/jobs/{job_id}:settle"
+SHARE, END_SHARE = "POST /api/v1/jobs/{job_id}/shares", "DELETE /api/v1/jobs/{job_id}/shares/{person}"
 SUFFICES = {
     "POST /api/v1/jobs": {"run": "true"},
     "POST /api/v1/jobs:plan": {"run": "true"},
-    "POST /api/v1/jobs/{job_id}:resize": {"gpu": "1/2"},
+    RESIZE: {"gpu": "1/2"},
+    "PATCH /api/v1/jobs/{job_id}": {"priority": "low"},
+    SHARE: {"person": "bob"},
+    "PATCH /api/v1/notebooks/{notebook_id}": {"hours": 2},
     SETTLE: {"why": "its disk was replaced"},
     "POST /api/v1/notebooks": {"name": "lab", "gpu": "1/4"},
+    "POST /api/v1/notebooks/{notebook_id}:clone": {"name": "copy"},
     "POST /api/v1/maintenance": {"nodes": ["n1"], "begins_at": "2100-01-01T00:00Z", "ends_at": "2100-01-02T00:00Z"},
     "POST /api/v1/agents:invite": {"node": "n2"},
     "POST /api/v1/agents:enrol": {"token": AGENT_TOKEN, "key": make.AGENT_KEY + "2"},
@@ -64,6 +80,20 @@ SUFFICES = {
     "POST /api/v1/idle-rules": {"kind": "batch"},
     "POST /api/v1/idle-rules:preview": {"kind": "batch"},
     "POST /api/v1/prices": {"begins": "2026-01-01", "milli": 1250},
+    "POST /api/v1/announcements": {"text": "New fans on Friday"},
+    "POST /api/v1/files/uploads": {"place": "home", "path": "new.bin", "size": 10},
+    "POST /api/v1/me/ssh-keys": {"key": make.ssh_key(2), "name": "desk"},
+    "POST /api/v1/me/views": {"name": "broken", "state": ["failed"]},
+    "POST /api/v1/people": {"username": "newcomer"},
+    "POST /api/v1/people:invite": {"team": "nlp"},
+    "POST /api/v1/teams": {"name": "robots"},
+    "POST /api/v1/teams/{name}/members": {"person": "eve"},
+    "PATCH /api/v1/teams/{name}/members/{person}": {"role": "viewer"},
+    "PATCH /api/v1/quotas/{name}/{pool}": {"gpu": {"limit": "1"}},
+    "POST /api/v1/quotas:save": {"quotas": [{"team": "nlp", "pool": "dev", "weight": 2}]},
+    "PATCH /api/v1/limits/{name}": {"gpu": "1/2"},
+    "POST /api/v1/pools": {"name": "large"},
+    "POST /api/v1/webhooks": {"name": "third", "url": "https://example.com/third", "topics": ["job.failed"]},
     "POST /api/v1/windows": {"lender": "dev", "borrower": "train", "begins": "20:00", "ends": "08:00"},
 }
 """Bodies that say what they must: nobody hits upon all of it at once. A job file is described as any names."""
@@ -90,6 +120,7 @@ class World:
         webhook = make.webhook(cast.ada)
         running = make.job(cast.ada, gpu="1/4", pool="dev", time="1h")
         make.start(running)
+        share_job(actor=cast.ada, job=running, person="bob")
         stopped = make.job(cast.ada, pool="dev", name="stopped", labels={"exp": "a"})
         make.start(stopped)
         make.end(stopped, TaskState.FAILED, "exit_nonzero", 1)
@@ -105,6 +136,7 @@ class World:
         other_token = make.ApiToken.objects.filter(user=cast.ada)
         make.token(cast.ada, "jobs:read")
         still, works = _notebooks(cast.ada)
+        notebook_token, _secret = create_notebook_token(actor=cast.ada, notebook=still, name="editor")
         tomorrow = make.maintenance(cast.node, begins_in_s=86_400)
         at_weekends = make.window(cast.dev, Pool.objects.get(name="train"), weekdays="67")
         agent = make.agent(cast.node, make.report(make.reported_gpu(0)))
@@ -122,7 +154,9 @@ class World:
             "webhook_id": [webhook.pk],
             "delivery_id": list(webhook.deliveries.values_list("pk", flat=True)),
             "token_id": [other_token.get().pk],
+            "notebook_token_id": [notebook_token.pk],
             "key_id": [key.pk],
+            "view_id": [SavedView.objects.create(user=cast.ada, name="failed", query="?state=failed").pk],
             "maintenance_id": [tomorrow.pk],
             "window_id": [at_weekends.pk],
             "image_id": [image.pk],
@@ -133,10 +167,17 @@ class World:
             "silence_id": [silence.pk],
             "idle_rule_id": [idle_rule.pk],
             "exemption_id": [exemption.pk],
+            "announcement_id": [Announcement.objects.create(text="Hello", begins_at=timezone.now()).pk],
+            "person": ["ada"],
+            "pool": ["dev"],
             "price_id": [Price.objects.create(begins="2025-01-01", milli=1000).pk],
         }
         self.only = {
+            RESIZE: {"job_id": [running.public_id]},
             SETTLE: {"job_id": [lost.public_id]},
+            SHARE: {"job_id": [running.public_id]},
+            END_SHARE: {"job_id": [running.public_id], "person": ["bob"]},
+            "DELETE /api/v1/notebooks/{notebook_id}/tokens/{notebook_token_id}": {"notebook_id": [still.public_id]},
             "POST /api/v1/alerts/{alert_id}:acknowledge": {"alert_id": [alerts[-1].pk]},
             "POST /api/v1/jobs/{job_id}:retry": {"job_id": [stopped.public_id]},
             **{f"POST /api/v1/idle/{{job_id}}:{act}": {"job_id": [running.public_id]} for act in IDLE_ACTS},
@@ -146,6 +187,8 @@ class World:
             "pool": [pool.name for pool in Pool.objects.all()],
             "job": [running.public_id],
             "node": ["n1"],
+            "person": ["eve"],
+            "parent": ["vision", None],
             "place": ["home", "team:nlp"],
             "path": ["", "notes.txt", "data", "new.txt"],
             "to": ["moved.txt", "data/table.csv"],
@@ -173,17 +216,20 @@ class World:
             "seen": [check_agents([agent])[0].seen],
         }
 
-    def bring_home(self, case) -> None:
-        """In about two places of three what was made up gives way to what exists. One case is always one request."""
+    def bring_home(self, case, *, surely: bool) -> None:
+        """In about two places of three what was made up gives way to what exists; surely: in all. The case alone
+        decides in which, so that one case is always one request.
+        """
+        often, sufficing = (1.0, 1.0) if surely else (2 / 3, 1 / 3)
         dice = random.Random(repr((case.path_parameters, case.query, case.body)))
         collection = case.operation.path.removeprefix("/api/v1/").partition("/")[0]
         path = self.path | {"name": [NAMES.get(collection, "")]} | self.only.get(case.operation.label, {})
         for part, known in ((case.path_parameters, path), (case.query, self.sent), (case.body, self.sent)):
             if isinstance(part, dict):
                 for name in sorted(part.keys() & known.keys()):
-                    if dice.random() < 2 / 3:
+                    if dice.random() < often:
                         part[name] = dice.choice(known[name])
-        if case.operation.label in SUFFICES and isinstance(case.body, dict) and dice.random() < 1 / 3:
+        if case.operation.label in SUFFICES and isinstance(case.body, dict) and dice.random() < sufficing:
             case.body = SUFFICES[case.operation.label]
 
     def keep_files(self) -> None:

@@ -18,6 +18,7 @@ name. Jobs are numbered from 1 in order, and came in that order, one second apar
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
@@ -31,12 +32,15 @@ from scheduler.core.model.types import (
     CardShare,
     Cell,
     Placement,
+    Policy,
     Role,
     RunningJob,
     TaskPlacement,
     TaskResources,
     WaitingJob,
 )
+from scheduler.core.queueing.job_rows import JobRows
+from scheduler.core.queueing.priority_order import ANY_TURN, Turns, order_jobs
 
 SELLABLE_MIB = {"V100-32GB": 32510, "V100-16GB": 16130, "A100": 40960, "H100": 81559, "T4": 15109}
 CORES, MEMORY_MIB = 64, 262144
@@ -269,3 +273,10 @@ def with_waiting(snapshot: Snapshot, *jobs: WaitingJob) -> Snapshot:
 def of_roles(job: WaitingJob, *roles: tuple[str, int, TaskResources]) -> WaitingJob:
     """The same job with a gang of unlike roles: (name, how many, ask)."""
     return replace(job, gang=tuple(Role(name, count, count, ask) for name, count, ask in roles))
+
+
+def in_order(
+    snapshot: Snapshot, jobs: Sequence[WaitingJob], policy: Policy, now: float, turns: Turns = ANY_TURN
+) -> list[WaitingJob]:
+    """These jobs in the queue's order, while nobody starts."""
+    return [job for job, *_ in order_jobs(snapshot, JobRows().columns_of(jobs), policy, now, turns)]

@@ -1,5 +1,6 @@
 """`--metrics HOST:PORT`: the cards and shares of this machine, in the text format of Prometheus."""
 
+import errno
 import logging
 import socket
 import threading
@@ -89,7 +90,7 @@ SHARE_MEMORY = Field("", "GPU memory of a task on the card.")
 
 
 def serve_metrics(host: str, port: int, render: Callable[[], str]) -> ThreadingHTTPServer:
-    """Serve /metrics in a thread. Raises OSError."""
+    """Serve /metrics in a thread. Raises OSError, in words where the port is taken."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -104,7 +105,12 @@ def serve_metrics(host: str, port: int, render: Callable[[], str]) -> ThreadingH
         def log_message(self, *_: object) -> None:
             """Log no scrapes."""
 
-    server = ThreadingHTTPServer((host, port), Handler)
+    try:
+        server = ThreadingHTTPServer((host, port), Handler)
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+        raise OSError(f"port {port} of --metrics is taken, as 9400 is by dcgm-exporter: name another") from None
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
     log.info("metrics are told at http://%s:%s/metrics", host, server.server_port)

@@ -2,11 +2,14 @@
 
 import argparse
 import os
+import socket
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from agent.daemon.report import VERSION
 
 STATE = "/var/lib/tessera-agent"
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
@@ -78,6 +81,11 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--metrics", metavar="HOST:PORT", type=read_address, help="tell Prometheus of the cards: 127.0.0.1:9400"
     )
+    parser.add_argument(
+        "--dcgm",
+        metavar="URL",
+        help="read what NVIDIA's dcgm-exporter tells of the cards, not NVML's profiling: http://127.0.0.1:9400/metrics",
+    )
     parser.add_argument("--once", action="store_true", help="report once and end")
     parser.add_argument("--show", action="store_true", help="print what would be reported, and end")
     parser.add_argument("--forget-faults", action="store_true", help="the cards that had errors were reset")
@@ -88,6 +96,11 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         parser.error(f"there is no slicehook in {options.slice}: run make -C agent/slice all hook")
     if options.kubelet is not None and (options.toolkit or options.fractions):
         parser.error("cards are given either to the kubelet or by NVIDIA's toolkit: leave one out")
+    if options.dcgm is not None and not is_metrics_url(options.dcgm):
+        parser.error(f"--dcgm is the address of metrics, http://127.0.0.1:9400/metrics, not {options.dcgm}")
+    if options.dcgm is not None and options.metrics is not None and is_same_port(options.dcgm, options.metrics[1]):
+        port = options.metrics[1]
+        parser.error(f"dcgm-exporter has port {port} already: give --metrics another, such as 127.0.0.1:{port + 1}")
     if not options.server and not options.show:
         parser.error("name the platform: --server https://tessera.example.net")
     return options
@@ -97,6 +110,21 @@ def read_address(text: str) -> tuple[str, int]:
     """Read `host:port`. Raises ValueError."""
     host, _, port = text.rpartition(":")
     return host.strip("[]") or "127.0.0.1", int(port)
+
+
+def is_metrics_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and not parts.username
+    except ValueError:
+        return False
+
+
+def is_same_port(url: str, port: int) -> bool:
+    """Return whether an address is that port of this machine."""
+    parts = urlsplit(url)
+    default = 443 if parts.scheme == "https" else 80
+    return (parts.port or default) == port and parts.hostname in {*LOOPBACK, socket.gethostname()}
 
 
 def read_token(options: argparse.Namespace) -> str:

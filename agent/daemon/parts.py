@@ -11,14 +11,16 @@ from agent import host
 from agent.client import Platform
 from agent.daemon.loop import Reporter
 from agent.daemon.metrics_server import Exporter
-from agent.daemon.options import read_token
+from agent.daemon.options import LOOPBACK, read_token
 from agent.daemon.report import build_report, observe_cards
 from agent.daemon.sample_sender import SampleSender
 from agent.gpu.cards import Cards
-from agent.gpu.counters.gpm import GpmReader
+from agent.gpu.counters.dcgm import DcgmReader, DcgmWatch
+from agent.gpu.counters.gpm import GpmReader, MeansReader
 from agent.gpu.dcgm_fields import read_values
 from agent.gpu.enforcement import Prober
 from agent.gpu.meter import Meter
+from agent.gpu.samples import take_samples
 from agent.gpu.xid_errors import XidListener
 from agent.health.checker import Checker, Places
 from agent.kubelet.cdi import Keeper
@@ -31,8 +33,6 @@ from agent.state import SeenCards, State
 from agent.usage.machine import MachineReader
 from agent.usage.task_pods import TaskPods
 from agent.usage.task_reader import TaskReader
-
-LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 def make_report_builder(options: argparse.Namespace, prober: Prober) -> Callable[[Cards], dict[str, Any]]:
@@ -102,19 +102,30 @@ def build_share_watch(options: argparse.Namespace) -> ShareWatch | None:
     return ShareWatch(TaskPods(options.pods, options.install, options.cgroups).list_tasks)
 
 
-def build_exporter(shares: ShareWatch | None, errors: XidListener) -> Exporter:
+def build_dcgm(options: argparse.Namespace) -> DcgmWatch | None:
+    """Build what asks dcgm-exporter, where one is named."""
+    return None if options.no_cards or options.dcgm is None else DcgmWatch(options.dcgm)
+
+
+def build_means_reader(dcgm: DcgmWatch | None) -> MeansReader:
+    """Build what tells how busy the parts of cards are: for one thread."""
+    return GpmReader() if dcgm is None else DcgmReader(dcgm)
+
+
+def build_exporter(shares: ShareWatch | None, errors: XidListener, dcgm: DcgmWatch | None) -> Exporter:
     """Build what tells Prometheus of this machine."""
     list_shares = shares.list_shares if shares is not None else list
-    read = partial(read_values, GpmReader())
+    read = partial(read_values, build_means_reader(dcgm))
     return Exporter(list_shares, lambda: errors.last if errors.is_listening else None, read)
 
 
-def build_meter(options: argparse.Namespace, shares: ShareWatch | None) -> Meter:
+def build_meter(options: argparse.Namespace, shares: ShareWatch | None, dcgm: DcgmWatch | None) -> Meter:
     """Build what reads the cards, of which --no-cards wants none."""
     if options.no_cards:
         return Meter(host.read_boot_id(), look=list)
     list_tasks = shares.list_shares if shares is not None else list
-    return Meter(host.read_boot_id(), simulated=options.simulated, list_tasks=list_tasks)
+    look = partial(take_samples, build_means_reader(dcgm))
+    return Meter(host.read_boot_id(), simulated=options.simulated, look=look, list_tasks=list_tasks)
 
 
 def build_task_reader(options: argparse.Namespace) -> Callable[[], list[dict[str, Any]]]:
@@ -131,16 +142,23 @@ def build_machine_reader(options: argparse.Namespace) -> MachineReader:
 
 
 def build_checker(
-    options: argparse.Namespace, platform: Platform, memory: SeenCards, shares: ShareWatch | None, errors: XidListener
+    options: argparse.Namespace,
+    platform: Platform,
+    memory: SeenCards,
+    shares: ShareWatch | None,
+    errors: XidListener,
+    dcgm: DcgmWatch | None,
 ) -> Checker:
-    """Build what checks the health of the machine and its cards."""
+    """Build what checks the health of the machine and its cards. Errors that nobody hears of here, dcgm may tell."""
+    read_xids = dcgm.list_xids if dcgm is not None else lambda: None
     disks = [Path("/"), *(path for path in (options.kubelet, options.pods) if path is not None)]
     return Checker(
         Places(options.state, disks, options.homes, options.engine),
         list_expected=lambda: {card.uuid for card in memory.cards.values() if not card.part_of},
-        read_xids=lambda: errors.counts if errors.is_listening else None,
+        read_xids=lambda: errors.counts if errors.is_listening else read_xids(),
         list_others=lambda: shares.list_others() if shares is not None else None,
         read_skew=lambda: platform.skew_s,
+        dcgm=dcgm,
     )
 
 
@@ -150,12 +168,13 @@ def build_threads(
     memory: SeenCards,
     errors: XidListener,
     shares: ShareWatch | None = None,
+    dcgm: DcgmWatch | None = None,
 ) -> list[PeriodicThread]:
     """Build what sends samples, checks, logs and uses of slices, as asked for. All use the reporter's identity."""
-    tasks, meter = build_task_reader(options), build_meter(options, shares)
-    threads: list[PeriodicThread] = [] if shares is None else [shares]
+    tasks, meter = build_task_reader(options), build_meter(options, shares, dcgm)
+    threads: list[PeriodicThread] = [thread for thread in (shares, dcgm) if thread is not None]
     platform = Platform(options.server, options.ca, keep=True)
-    checker = None if options.no_cards else build_checker(options, platform, memory, shares, errors)
+    checker = None if options.no_cards else build_checker(options, platform, memory, shares, errors, dcgm)
     threads += [] if checker is None else [checker]
     threads.append(
         SampleSender(

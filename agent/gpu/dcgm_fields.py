@@ -11,7 +11,7 @@ from typing import Any
 import pynvml
 
 from agent.gpu.cards import NoAnswer, decode_text, open_nvml
-from agent.gpu.counters.gpm import RATES, RATIOS, GpmReader, Means
+from agent.gpu.counters.gpm import RATES, RATIOS, Means, MeansReader
 from agent.gpu.links import read_bus_id
 from agent.gpu.mig_instances import is_cut
 
@@ -114,7 +114,7 @@ SCALES = {**dict.fromkeys(RATIOS, 0.01), **dict.fromkeys(RATES, 2.0**20)}
 XID_ERRORS = Field("XID_ERRORS", "Number of the last error that the driver told, 0 if none was heard.")
 
 
-def read_values(gpm: GpmReader) -> tuple[str, list[CardValues]]:
+def read_values(gpm: MeansReader) -> tuple[str, list[CardValues]]:
     """Return (the driver's version, what each answering card tells). Nothing without a driver that answers.
 
     gpm: keeps what the next reading is compared with.
@@ -130,7 +130,7 @@ def read_values(gpm: GpmReader) -> tuple[str, list[CardValues]]:
         return "", []
 
 
-def _read_card(index: int, gpm: GpmReader) -> CardValues | None:
+def _read_card(index: int, gpm: MeansReader) -> CardValues | None:
     try:
         handle = pynvml.nvmlDeviceGetHandleByIndex(index)
         uuid, product = (decode_text(ask(handle)) for ask in (pynvml.nvmlDeviceGetUUID, pynvml.nvmlDeviceGetName))

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import uuid4
 
 from agent.gpu.busy_total import MEASURED, BusyTotal, add_samples
-from agent.gpu.counters.gpm import GpmReader, add_means
+from agent.gpu.counters.gpm import IN_KIB, IN_MS, GpmReader, add_means
 from agent.gpu.samples import Sample, take_samples
 
 SIMULATED = "simulated"
@@ -15,6 +15,13 @@ TOLD = ("used_mib", "temperature_c", "power_w", "clock_mhz", "energy_mj")
 """As NVML tells them. Energy is a total since the driver was loaded."""
 WORKED = {"sm": "sm_ms", "tensor": "tensor_ms", "dram": "dram_ms"}
 """{what GPM tells: our total of it}."""
+CARRIED = {
+    "pcie_rx": "pcie_rx_kib",
+    "pcie_tx": "pcie_tx_kib",
+    "nvlink_rx": "nvlink_rx_kib",
+    "nvlink_tx": "nvlink_tx_kib",
+}
+"""The same of traffic, where the driver itself counts none."""
 OF_INSTANCES = {"graphics": "busy_ms"}
 """The driver keeps no samples of how busy an instance of MIG was; that any engine of it was active is the same."""
 
@@ -22,7 +29,8 @@ OF_INSTANCES = {"graphics": "busy_ms"}
 class Meter:
     """One run of ticks. simulated: what NVML tells here are no real cards. list_tasks: what tasks take of them.
 
-    look: None looks at this machine's cards, with what only GPM tells of them.
+    look: None looks at this machine's cards, with what only GPM tells of them. A total is the driver's or ours for all
+    of the run, as the two began at different times.
     """
 
     def __init__(
@@ -40,6 +48,7 @@ class Meter:
         self._began, self._seq = clock(), 0
         self._totals: dict[str, BusyTotal] = {}
         self._worked: dict[str, dict[str, float]] = {}
+        self._uncounted: dict[str, frozenset[str]] = {}
 
     def take(self) -> tuple[float, dict[str, Any]]:
         """Return (when, by the clock; the tick without its age)."""
@@ -57,9 +66,14 @@ class Meter:
         card, total = build_card(sample, self._totals.get(uuid))
         if total is not None:
             self._totals[uuid] = total
+        ours = self._uncounted.setdefault(uuid, frozenset(CARRIED.values()) - card.keys())
+        card = {name: value for name, value in card.items() if name not in ours}
         if (means := sample.get("means")) is not None:
-            worked = self._worked[uuid] = add_means(self._worked.get(uuid, {}), means)
+            worked = self._worked[uuid] = add_means(self._worked.get(uuid, {}), means, IN_MS | IN_KIB)
             card |= tell_worked(sample, worked, means.values)
+            carried = {} if sample.get("is_instance") else CARRIED
+            told = ((carried[name], int(worked[name])) for name in means.values if name in carried)
+            card |= {name: value for name, value in told if name in ours}
         return card | {"source": SIMULATED} if self._simulated else card
 
 

@@ -7,7 +7,7 @@ import pynvml
 
 from agent.gpu.cards import NoAnswer, decode_text, open_nvml
 from agent.gpu.counters.fields import read_counters
-from agent.gpu.counters.gpm import GpmReader
+from agent.gpu.counters.gpm import MeansReader
 from agent.gpu.mig_instances import is_cut, list_instances
 from agent.gpu.share_busy import read_process_samples
 
@@ -19,7 +19,7 @@ def report_samples() -> list[Sample]:
     return _ask_each(lambda handle, _: _sample(handle))
 
 
-def take_samples(gpm: GpmReader | None = None) -> list[Sample]:
+def take_samples(gpm: MeansReader | None = None) -> list[Sample]:
     """As `report_samples`, with clock_mhz, energy_mj, `utilization`: (microseconds since 1970, percent) of the last
     seconds, if known, `processes`: the same of processes, None if they are not told, `counters` (counters/fields.py),
     `means`: what `gpm` tells since its look before, and `is_instance`: of MIG.
@@ -64,7 +64,7 @@ def _sample(handle: Any) -> Sample | None:
     }
 
 
-def _sample_in_full(handle: Any, card: Any, gpm: GpmReader | None) -> Sample | None:
+def _sample_in_full(handle: Any, card: Any, gpm: MeansReader | None) -> Sample | None:
     """card: of an instance, whose counters are nobody's but the card's."""
     sample = _sample(handle)
     if sample is None:

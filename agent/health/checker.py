@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from agent.gpu.counters.dcgm import DcgmWatch
 from agent.health.card_checks import HOT_C, CardLook, check_bus, check_card
 from agent.health.check import Check
 from agent.health.driver_looks import DriverLook, look_at_driver
@@ -37,7 +38,7 @@ class Places:
 
 class Checker(PeriodicThread):
     """list_expected: uuids of cards seen since boot. read_xids, list_others: as in check_card, by card. read_skew: of
-    the clock.
+    the clock. dcgm: of which memory errors are taken where NVML tells none.
     """
 
     def __init__(
@@ -47,10 +48,12 @@ class Checker(PeriodicThread):
         read_xids: Callable[[], Mapping[str, Counter[int]] | None],
         list_others: Callable[[], Mapping[str, Mapping[int, int]] | None],
         read_skew: Callable[[], float | None],
+        dcgm: DcgmWatch | None = None,
     ):
         super().__init__("health")
         self._places, self._list_expected = places, list_expected
         self._read_xids, self._list_others, self._read_skew = read_xids, list_others, read_skew
+        self._dcgm = dcgm
         own = (Path("/"), places.written)
         self._driver_look = PatientLook("health-driver", look_at_driver)
         self._homes_look = PatientLook("health-homes", lambda: look_at_homes(places.homes, own))
@@ -91,6 +94,7 @@ class Checker(PeriodicThread):
             oom_kills_new=self._lately.add("oom", kills),
             disks=look_at_disks(self._places.written, self._places.disks),
             engine=ask_engine(self._places.engine) if self._places.engine else None,
+            dcgm=self._dcgm.trouble if self._dcgm else None,
             homes=homes,
             homes_silent_s=homes_silent_s,
         )
@@ -110,7 +114,9 @@ class Checker(PeriodicThread):
         return checks
 
     def _look_back(self, look: CardLook) -> CardLook:
-        """Add what only several looks show."""
+        """Add what only several looks show, and what only dcgm-exporter tells."""
+        if look.ecc_uncorrected is None and self._dcgm is not None:
+            look = replace(look, ecc_uncorrected=self._dcgm.read_newest().ecc.get(look.uuid))
         hot = look.temperature_c is not None and look.temperature_c >= HOT_C
         self._hot[look.uuid] = self._hot[look.uuid] + 1 if hot else 0
         replays, recoveries = look.link_errors or (None, None)

@@ -30,7 +30,7 @@ class Home:
 @dataclass(frozen=True)
 class MachineLook:
     """cards, expected: that answer, that were seen since boot. driver_before: at the first look. engine: why it does
-    not answer, "" if it does. engine, homes: None where nobody asked to look.
+    not answer, "" if it does; dcgm: the same of dcgm-exporter. engine, homes, dcgm: None where nobody asked to look.
     """
 
     cards: int | None
@@ -44,6 +44,7 @@ class MachineLook:
     oom_kills_new: int = 0
     disks: Sequence[Disk] = field(default_factory=tuple)
     engine: str | None = None
+    dcgm: str | None = None
     homes: Sequence[Home] | None = None
     homes_silent_s: float = 0.0
 
@@ -57,6 +58,7 @@ def check_machine(look: MachineLook) -> list[Check]:
         _check_clock(look.skew_s),
         _check_oom(look),
         *_check_engine(look.engine),
+        *_check_dcgm(look.dcgm),
         *_check_homes(look),
     ]
 
@@ -127,6 +129,13 @@ def _check_engine(trouble: str | None) -> list[Check]:
         return []
     words = f"The container engine does not answer: {trouble}. Look at its service." if trouble else ""
     return [Check("container_engine", FAIL if trouble else OK, words)]
+
+
+def _check_dcgm(trouble: str | None) -> list[Check]:
+    if trouble is None:
+        return []
+    words = f"dcgm-exporter tells nothing of the cards: {trouble}. Look at it and at --dcgm." if trouble else ""
+    return [Check("dcgm_exporter", WARN if trouble else OK, words)]
 
 
 def _check_homes(look: MachineLook) -> list[Check]:

@@ -1,4 +1,4 @@
-"""`login`, `logout`, `whoami` and `version`."""
+"""`login`, `logout`, `whoami`, `profile` and `version`."""
 
 import os
 import sys
@@ -9,9 +9,12 @@ import typer
 from cli.failures import DENIED, USAGE, Failure, Refused
 from cli.http.credentials import TOKEN_VARIABLE, find_server, forget_token, normalize_server, store_token
 from cli.http.transport import VERSION, Client
+from cli.output.cells import NONE
 from cli.session import Command, Session, new_commands
 
 commands = new_commands()
+profile = new_commands()
+commands.add_typer(profile, name="profile", help="Your name, mail address, language and time zone: show, set.")
 
 
 @commands.command("login", cls=Command)
@@ -70,6 +73,32 @@ def whoami(ctx: typer.Context) -> None:
     session.show(me, [me["username"]], lines)
 
 
+@profile.command("show", cls=Command)
+def show_profile(ctx: typer.Context) -> None:
+    """Show your name, mail address, language and time zone."""
+    session: Session = ctx.obj
+    _show_profile(session, session.client().get("/me"))
+
+
+@profile.command("set", cls=Command)
+def set_profile(
+    ctx: typer.Context,
+    name: Annotated[str | None, typer.Option("--name", help="Your full name.")] = None,
+    mail: Annotated[str | None, typer.Option("--mail", metavar="ADDRESS", help="Where mail is sent.")] = None,
+    language: Annotated[str | None, typer.Option("--language", help='Such as zh-hans; "" for the browser\'s.')] = None,
+    time_zone: Annotated[
+        str | None, typer.Option("--time-zone", metavar="ZONE", help='Such as Asia/Shanghai; "" for the site\'s.')
+    ] = None,
+) -> None:
+    """Change what you name; the rest stays as it is."""
+    session: Session = ctx.obj
+    asked = {"full_name": name, "email": mail, "language": language, "time_zone": time_zone}
+    changes = {field: value for field, value in asked.items() if value is not None}
+    if not changes:
+        raise Failure(USAGE, "Say what to change: --name, --mail, --language or --time-zone.")
+    _show_profile(session, session.client().patch("/me", changes))
+
+
 @commands.command("version", cls=Command)
 def version(ctx: typer.Context) -> None:
     """The versions of this command and of the platform."""
@@ -85,6 +114,16 @@ def version(ctx: typer.Context) -> None:
     if there:
         lines.append(f"platform  {there['version']} (API {there['api']}) at {door.server}")
     session.show(both, [VERSION], lines)
+
+
+def _show_profile(session: Session, me: dict) -> None:
+    lines = [
+        f"name       {me['full_name'] or NONE}",
+        f"mail       {me['email'] or NONE}",
+        f"language   {me['language'] or 'that of the browser'}",
+        f"time zone  {me['time_zone'] or 'that of the site'}",
+    ]
+    session.show(me, [me["username"]], lines)
 
 
 def _read_token(server: str, from_stdin: bool) -> str:

@@ -11,9 +11,11 @@ import typer
 
 from cli.completing import complete_agent_names, complete_node_names
 from cli.failures import USAGE, Failure
+from cli.naming import load_node
 from cli.output.cells import NONE
 from cli.output.safe_text import plain
 from cli.output.table import Column
+from cli.output.whole import describe_node
 from cli.session import Command, Session, new_commands
 
 commands = new_commands()
@@ -65,21 +67,8 @@ def list_nodes(ctx: typer.Context) -> None:
 def show_node(ctx: typer.Context, node: Machine) -> None:
     """Show a machine: its state, its cards, and what its checks say."""
     session: Session = ctx.obj
-    client = session.client()
-    found = client.get(f"/nodes/{quote(node, safe='')}")
-    checks = client.get(f"/nodes/{quote(node, safe='')}/checks")["results"]
-    lines = [f"{found['name']} is {found['state'].replace('_', ' ')}, in pool {found['pool']}."]
-    lines += [f"GPU {gpu['index']}  {gpu['model']}  {gpu['fault'] or 'sound'}" for gpu in found["gpus"]]
-    lines += [_describe_check(check, found["gpus"]) for check in checks if check["state"] in ("fail", "warn")]
-    passed = sum(check["state"] == "ok" for check in checks)
-    lines.append(f"{passed} of {len(checks)} checks pass." if checks else "Nothing was heard of its checks lately.")
-    session.show(found | {"checks": checks}, [found["name"]], lines)
-
-
-def _describe_check(check: dict[str, Any], gpus: list[dict[str, Any]]) -> str:
-    place = next((f" of GPU {gpu['index']}" for gpu in gpus if gpu["uuid"] == check["card"]), "")
-    since = check["since"][:16].replace("T", " ")
-    return plain(f"{check['state'].upper():4}  {check['name']}{place} since {since}: {check['words']}")
+    found = load_node(session.client(), node)
+    session.show(found, [found["name"]], describe_node(found))
 
 
 @nodes.command("cordon", cls=Command)

@@ -91,6 +91,8 @@ def quota(ctx: typer.Context) -> None:
     names = [f"{one['team']}/{one['pool']}" for one in found]
     session.show_table(answer, names, QUOTA, [_quota_row(one) for one in found], "Your teams have no quota.")
     for one, name in zip(found, names, strict=True):
+        if one.get("then"):
+            session.print_note(f"{name}: {one['then']['text']}")
         if one["high_priority"]["price"] != "free":
             session.print_note(f"{name}: {one['high_priority']['text']}")
 
@@ -103,7 +105,7 @@ def queue(
 ) -> None:
     """Everybody's waiting and running jobs.
 
-    In the order in which they would start. Of other teams' jobs you see size, state and reason.
+    In the order in which they would start. Of other teams' jobs you see whose, size, state and reason.
     """
     session: Session = ctx.obj
     client = session.client()
@@ -217,7 +219,7 @@ def _top_row(card: dict[str, Any]) -> list[str]:
 
 
 def _describe_slice(part: dict[str, Any]) -> str:
-    whose = f"{part['owner']} {part['job']}" if part["job"] else part["team"] or "another team"
+    whose = " ".join(filter(None, (part["owner"], part["job"]))) or part["team"] or "another team"
     used = f" {_show_known(part['activity'], ' %')}" if part["job"] and part["state"] == "running" else ""
     return f"{part['gpu']['text']} {whose}{used}"
 

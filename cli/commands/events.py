@@ -5,8 +5,11 @@ from typing import Annotated, Any
 
 import typer
 
+from cli.completing import complete_alerts
 from cli.failures import INTERRUPTED, NOT_FOUND, USAGE, Failure
 from cli.http.event_stream import Message, listen
+from cli.http.transport import Client
+from cli.naming import describe_ambiguous, suggest
 from cli.output.cells import NONE, format_clock, now, parse_time
 from cli.output.safe_text import plain
 from cli.output.table import Column
@@ -31,7 +34,14 @@ ALERT_COLUMNS = (
     Column("ACKNOWLEDGED BY", least=5),
 )
 UNKNOWN = "?"
-AlertId = Annotated[str, typer.Argument(metavar="ALERT", help="Its number, with or without alert-.")]
+AlertName = Annotated[
+    str,
+    typer.Argument(
+        metavar="ALERT",
+        help="alert-7, or its name or what it is about, where no other fires of it.",
+        autocompletion=complete_alerts,
+    ),
+]
 
 
 @commands.command("events", cls=Command)
@@ -80,10 +90,11 @@ def list_alerts(
 
 
 @alerts.command("ack", cls=Command)
-def acknowledge(ctx: typer.Context, alert: AlertId) -> None:
+def acknowledge(ctx: typer.Context, alert: AlertName) -> None:
     """Say that you are at it: nobody is told of it again."""
     session: Session = ctx.obj
-    found = session.client().post(f"/alerts/{_read_id(alert)}:acknowledge", {})
+    client = session.client()
+    found = client.post(f"/alerts/{_find_alert(client, alert)}:acknowledge", {})
     words = f"{found['name']}, {found['label'] or 'the platform'}: acknowledged by {found['acknowledged_by']}."
     session.show(found, [f"alert-{found['id']}"], [words])
 
@@ -91,14 +102,14 @@ def acknowledge(ctx: typer.Context, alert: AlertId) -> None:
 @alerts.command("silence", cls=Command)
 def silence(
     ctx: typer.Context,
-    alert: AlertId,
+    alert: AlertName,
     why: Annotated[str, typer.Option("--why", metavar="TEXT", help="The reason, for others to read.")],
     length: Annotated[str, typer.Option("--for", metavar="TIME", help="How long: 90m, 4h, 7d.")] = "1h",
 ) -> None:
     """Tell nothing of an alert for a while: an administrator for everybody, others for themselves."""
     session: Session = ctx.obj
     client = session.client()
-    found = client.get(f"/alerts/{_read_id(alert)}")
+    found = client.get(f"/alerts/{_find_alert(client, alert)}")
     until = datetime.now(UTC) + timedelta(seconds=read_duration(length) or 0)
     asked = {"rule": found["rule"], "label": found["label"], "until": until.isoformat(), "reason": why}
     made = client.post("/silences", asked)
@@ -106,11 +117,20 @@ def silence(
     session.show(made, [f"silence-{made['id']}"], [f"{found['name']}, {found['label']}: silent {whose} for {length}."])
 
 
-def _read_id(text: str) -> int:
+def _find_alert(client: Client, text: str) -> int:
+    """Return the id of the alert that is meant, by its id or by words that only one that fires has. Raises Failure."""
     number = text.removeprefix("alert-")
-    if not (number.isascii() and number.isdecimal() and 0 < len(number) < 19):
-        raise Failure(USAGE, f"{plain(text)} is not an alert. `tessera alerts ls` lists them.")
-    return int(number)
+    if number.isascii() and number.isdecimal() and 0 < len(number) < 19:
+        return int(number)
+    alerts = client.get("/alerts", limit=500)["results"]
+    meant = [one for one in alerts if text.lower() in (one["name"].lower(), one["code"], one["label"].lower())]
+    if len(meant) > 1:
+        which = (f"alert-{one['id']}, {one['name']}, {one['label'] or 'platform'}" for one in meant)
+        raise Failure(USAGE, *describe_ambiguous(text, which))
+    if not meant:
+        near = suggest(text, (word for one in alerts for word in (one["name"], one["label"]) if word))
+        raise Failure(NOT_FOUND, f"No alert {plain(text)} fires.{near or ' Look at them: tessera alerts ls'}")
+    return meant[0]["id"]
 
 
 def _alert_row(alert: dict[str, Any]) -> list[str]:

@@ -5,9 +5,10 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.completing import complete_image_names
+from cli.completing import complete_image_names, complete_registry_names
 from cli.failures import NOT_FOUND, USAGE, Failure
 from cli.http.transport import Client
+from cli.naming import describe_ambiguous, suggest
 from cli.output.cells import NONE
 from cli.output.safe_text import plain
 from cli.output.table import Column
@@ -35,6 +36,9 @@ IMAGES = (
 )
 REGISTRIES = (Column("ID", right=True), Column("REGISTRY", least=8), Column("USER", least=6), Column("TEAM"))
 SHORT_DIGEST = 19
+LoginName = Annotated[
+    str, typer.Argument(metavar="ID|HOST", help="Or its registry's name.", autocompletion=complete_registry_names)
+]
 
 
 @images.command("ls", cls=Command)
@@ -120,22 +124,25 @@ def add_registry(
 @registries.command("set", cls=Command)
 def change_registry(
     ctx: typer.Context,
-    number: Annotated[int, typer.Argument(metavar="ID", min=1)],
+    login: LoginName,
     user: Annotated[str | None, typer.Option("--user", help="Another user, too.")] = None,
     password_stdin: PasswordStdin = False,
 ) -> None:
     """Another password, for whatever starts from now on."""
     session: Session = ctx.obj
+    client = session.client()
+    number = _find_login(client, login)
     body = {"password": _password(password_stdin)} | ({"user": user} if user is not None else {})
-    changed = session.client().patch(f"/registries/{number}", body)
+    changed = client.patch(f"/registries/{number}", body)
     session.show(changed, [str(changed["id"])], [f"The login at {changed['registry']} has a new password."])
 
 
 @registries.command("rm", cls=Command)
-def remove_registry(ctx: typer.Context, number: Annotated[int, typer.Argument(metavar="ID", min=1)]) -> None:
+def remove_registry(ctx: typer.Context, login: LoginName) -> None:
     """Fetch with it no more. At the registry it is still good: withdraw it there."""
     session: Session = ctx.obj
-    session.client().delete(f"/registries/{number}")
+    client = session.client()
+    client.delete(f"/registries/{_find_login(client, login)}")
     session.print_note("Nothing is fetched with it any more. Withdraw it at the registry, too.")
 
 
@@ -147,6 +154,21 @@ def _find_image(client: Client, alias: str, team: str | None) -> int:
     if len(found) == 1 and team is None:
         return found[0]["id"]
     raise Failure(NOT_FOUND, f"The catalogue has no {plain(alias)} of {plain(team or 'everybody')}.")
+
+
+def _find_login(client: Client, text: str) -> int:
+    """Return the id of the login that is meant by its id, or by a registry with no other. Raises Failure."""
+    if text.isascii() and text.isdecimal():
+        return int(text)
+    found = client.get("/registries")["results"]
+    meant = [one for one in found if one["registry"] == text]
+    if len(meant) > 1:
+        which = (f"{one['id']}, {one['user']} of {one['team'] or 'all'}" for one in meant)
+        raise Failure(USAGE, *describe_ambiguous(text, which))
+    if not meant:
+        near = suggest(text, (one["registry"] for one in found)) or " Look at them: tessera registries ls"
+        raise Failure(NOT_FOUND, f"There is no login at {plain(text)}.{near}")
+    return meant[0]["id"]
 
 
 def _password(from_stdin: bool) -> str:

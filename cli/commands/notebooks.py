@@ -15,17 +15,22 @@ from cli.completing import complete_notebook_names
 from cli.failures import JOB_FAILED, NOT_FOUND, WAITS, Failure, Refused
 from cli.following import WatchOption, show_repeatedly
 from cli.http.transport import Client
-from cli.output.cells import NONE, format_clock, format_duration, now, parse_time
+from cli.output.cells import NONE, format_clock, format_duration, format_expiry, now, parse_time
 from cli.output.table import Column
 from cli.parse_duration import read_duration
 from cli.session import Command, Session, new_commands
 
 commands = new_commands()
 nb = new_commands()
-commands.add_typer(nb, name="nb", help="Notebooks: start, open, stop, ls, rename.")
+commands.add_typer(nb, name="nb", help="Notebooks: start, open, stop, ls, rename; addresses for editors.")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Or its id, nb-51.", autocompletion=complete_notebook_names)]
 COLUMNS = (Column("ID"), Column("NAME", least=8), Column("STATE"), Column("GPU"), Column("STOPS"), Column("OPENED"))
+ADDRESSES = (Column("ID"), Column("NAME", least=8), Column("BEGINS"), Column("LAST USED"), Column("UNTIL"))
+PASTE = (
+    "It is not shown again. VS Code: Select Kernel, Existing Jupyter Server, paste it. "
+    "PyCharm: Settings, Jupyter Servers, Configured Server, paste it."
+)
 READY, OVER = "running", frozenset({"stopped", "failed"})
 PREPARING = "notebooks_preparing"
 
@@ -100,6 +105,53 @@ def rename(
 def open_in_browser(ctx: typer.Context, name: Name) -> None:
     """Open a notebook in the browser."""
     _open(ctx.obj, name, In.jupyter)
+
+
+@nb.command("address", cls=Command)
+def make_address(
+    ctx: typer.Context,
+    name: Name,
+    label: Annotated[str, typer.Option("--label", metavar="TEXT", help="What uses it, such as my laptop.")] = "editor",
+    days: Annotated[int | None, typer.Option("--days", metavar="N", help="Else until you end it.")] = None,
+) -> None:
+    """Make an address by which an editor uses a notebook as an existing Jupyter server; it is shown once.
+
+    Whoever has it runs programs as you in this notebook. It opens nothing else.
+    """
+    session: Session = ctx.obj
+    client = session.client()
+    made = client.post(_path(find(client, name), "/tokens"), {"name": label, "days": days}, repeat=False)
+    session.show(made, [made["url"]], [made["url"]])
+    session.print_note(PASTE)
+
+
+@nb.command("addresses", cls=Command)
+def list_addresses(ctx: typer.Context, name: Name) -> None:
+    """List a notebook's addresses, without their tokens."""
+    session: Session = ctx.obj
+    client = session.client()
+    found = client.get(_path(find(client, name), "/tokens"))
+    rows = [
+        [
+            str(one["id"]),
+            one["name"],
+            f"{one['prefix']}…",
+            (one["last_used_at"] or "never")[:10],
+            format_expiry(one["expires_at"]),
+        ]
+        for one in found["results"]
+    ]
+    empty = f"No addresses yet. Make one: tessera nb address {name}"
+    session.show_table(found, [row[0] for row in rows], ADDRESSES, rows, empty)
+
+
+@nb.command("end-address", cls=Command)
+def end_address(ctx: typer.Context, name: Name, number: Annotated[int, typer.Argument(metavar="ID", min=1)]) -> None:
+    """End an address of a notebook; editors that use it are refused."""
+    session: Session = ctx.obj
+    client = session.client()
+    client.delete(_path(find(client, name), f"/tokens/{number}"))
+    session.print_note("The address is ended. Editors that use it are refused from now on.")
 
 
 @commands.command("open", cls=Command)

@@ -23,6 +23,8 @@ PAUSES_S = (0.3, 1.0, 3.0)
 """Pauses before retries of a request whose connection dropped."""
 ANSWER_WITHIN_S = 60.0
 PIECE = 65536
+LANGUAGE = "en"
+"""Of help and tables, so also of what the platform answers: else a person's own setting would mix two in one table."""
 _NAMED = re.compile(r"/jobs/([^/:]+)")
 _BUSY = frozenset({502, 503, 504})
 _AWAY = frozenset({"", "unavailable", "database_away"})
@@ -174,7 +176,11 @@ class Client:
     def _send_request(
         self, connection: HTTPConnection, method: str, path: str, body: bytes, headers: dict[str, str]
     ) -> HTTPResponse:
-        common = {"Accept": "application/json, */*;q=0.5", "User-Agent": f"tessera-cli/{VERSION}"}
+        common = {
+            "Accept": "application/json, */*;q=0.5",
+            "Accept-Language": LANGUAGE,
+            "User-Agent": f"tessera-cli/{VERSION}",
+        }
         if self.token:
             common["Authorization"] = f"Bearer {self.token}"
         connection.request(method, urlsplit(self.server).path + PREFIX + path, body or None, common | headers)

@@ -126,5 +126,13 @@ def format_clock(at: datetime, now: datetime) -> str:
     return here.strftime("%H:%M" if here.date() == now.astimezone().date() else "%b %d %H:%M")
 
 
+def format_expiry(text: str | None) -> str:
+    """Return the last day of a key or token."""
+    end = parse_time(text)
+    if end is None:
+        return NONE
+    return "expired" if end <= now() else end.astimezone().strftime("%Y-%m-%d")
+
+
 def now() -> datetime:
     return datetime.now(UTC)

@@ -4,7 +4,10 @@ from django.utils.translation import gettext_lazy as _
 
 FIELD_MESSAGES = {
     "bad_value": _("%(field)s is not valid: %(why)s"),
+    "ends_before_it_begins": _("It ends before it begins. Choose a later end, or none."),
     "in_the_past": _("This date has passed. Choose a later day, or none."),
+    "no_such_person": _("There is no person “%(name)s”. Check the spelling of the user name."),
+    "no_such_team": _("There is no team “%(name)s”. Check the spelling, or create the team first."),
     "outlives_token": _(
         "A token never outlives the token that creates it, which expires at %(until)s. Choose at most %(largest)s "
         "days, or leave “days” out: then both expire together."
@@ -13,6 +16,8 @@ FIELD_MESSAGES = {
         "A token never outlives the token that creates it, which expires in less than a day, at %(until)s. Leave "
         "“days” out: then both expire together."
     ),
+    "own_role": _("You cannot give up your own role. Ask another admin."),
+    "own_suspension": _("You cannot suspend yourself. Ask another admin."),
     "range_used_up": _(
         "Every number from %(min)s to %(max)s is in use. Ask an administrator to widen the range in the settings."
     ),
@@ -45,10 +50,14 @@ FIELD_MESSAGES = {
         "This is a private key, which must never leave your machine. Paste the file that ends in .pub. If others "
         "may have seen this key, create a new one."
     ),
+    "suspended_person": _("%(name)s is suspended. Restore access first."),
+    "team_below_itself": _("A team cannot be below itself. Choose another parent."),
+    "too_many_announcements": _("There are %(max)s announcements already. End one first."),
     "too_many_tokens": _(
         "You have as many tokens as a person may have, %(max)s. Revoke those that you no longer need, under API tokens "
         "in the portal; programs that do the same work may share one."
     ),
     "unknown_scope": _("“%(scope)s” is not a scope that you can grant. Choose from: %(known)s."),
+    "unknown_zone": _("“%(got)s” is not a time zone. Write one such as Asia/Shanghai or UTC."),
     "weak_password": _("This password is too easy to guess. %(why)s"),
 }

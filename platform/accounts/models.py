@@ -1,5 +1,6 @@
 """People, teams, memberships, and credentials."""
 
+from datetime import datetime
 from typing import Self
 
 from django.contrib.auth.base_user import AbstractBaseUser, BaseUserManager
@@ -10,7 +11,8 @@ from django.db.models.functions import Lower, Now
 from django.utils.translation import gettext_lazy as _
 
 from common.steady_clock import steady_now
-from events.record_and_publish import Actor
+from events.models import OfNoTeam
+from events.record_and_publish import Actor, Origin
 
 NAME = RegexValidator(
     r"^[a-z][a-z0-9-]{0,30}[a-z0-9]$|^[a-z]$", _("Use 1 to 32 lower-case letters, digits and hyphens.")
@@ -34,10 +36,12 @@ class UserManager(BaseUserManager["User"]):
         return self.get(username__iexact=username)
 
 
-class User(AbstractBaseUser):
+class User(OfNoTeam, AbstractBaseUser):
     """A person. `uid` owns files and never changes; a suspended person keeps rows and loses access."""
 
     KIND = "user"
+    origin = Origin()
+    """Of the request in which this row acts; portal.access.request_origin sets it."""
 
     username = models.CharField(_("user name"), max_length=32, unique=True, validators=[NAME])
     full_name = models.CharField(_("full name"), max_length=100, blank=True)
@@ -48,6 +52,7 @@ class User(AbstractBaseUser):
     )
     suspended_at = models.DateTimeField(_("suspended at"), null=True, blank=True)
     language = models.CharField(_("language"), max_length=10, blank=True)
+    time_zone = models.CharField(_("time zone"), max_length=64, blank=True, db_default="")
     theme = models.CharField(_("theme"), max_length=5, default="auto")
     joined_at = models.DateTimeField(_("joined at"), db_default=Now())
 
@@ -71,13 +76,9 @@ class User(AbstractBaseUser):
         return self.username
 
     @property
-    def team_id(self) -> None:
-        return None
-
-    @property
     def as_actor(self) -> Actor:
         """Who did it, for an event."""
-        return Actor(self.username, self.pk)
+        return Actor(self.username, self.pk, self.origin)
 
     @property
     def is_admin(self) -> bool:
@@ -102,6 +103,8 @@ class User(AbstractBaseUser):
 class Team(models.Model):
     """A team owns quota and jobs. `gid` owns its files; a parent's limits hold for its children."""
 
+    KIND = "team"
+
     name = models.CharField(_("name"), max_length=32, validators=[NAME])
     title = models.CharField(_("title"), max_length=100, blank=True)
     gid = models.PositiveIntegerField(_("gid"), unique=True, validators=[MinValueValidator(1000)])
@@ -118,6 +121,14 @@ class Team(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def public_id(self) -> str:
+        return self.name
+
+    @property
+    def team_id(self) -> int:
+        return self.pk
 
 
 class Membership(models.Model):
@@ -206,6 +217,12 @@ class SshKey(Credential):
         return f"{self.name} ({self.fingerprint})"
 
 
+class LoginLinkQuerySet(models.QuerySet["LoginLink"]):
+    def live(self) -> Self:
+        """Filter to links that still work."""
+        return self.filter(used_at__isnull=True, expires_at__gt=steady_now())
+
+
 class LoginLink(models.Model):
     """A one-time link: it signs `user` in, or invites a new person into `team`."""
 
@@ -217,6 +234,8 @@ class LoginLink(models.Model):
     created_at = models.DateTimeField(db_default=Now())
     expires_at = models.DateTimeField()
     used_at = models.DateTimeField(null=True)
+
+    objects = LoginLinkQuerySet.as_manager()
 
     class Meta:
         verbose_name, verbose_name_plural = _("one-time link"), _("one-time links")
@@ -234,3 +253,53 @@ class GuessCount(models.Model):
 
     def __str__(self) -> str:
         return self.key
+
+
+class AnnouncementQuerySet(models.QuerySet["Announcement"]):
+    def not_over(self, now: datetime) -> Self:
+        return self.filter(models.Q(ends_at__isnull=True) | models.Q(ends_at__gt=now))
+
+
+class Announcement(models.Model):
+    """A sentence at the top of each page, for everybody or one team, from `begins_at` until `ends_at` or its end."""
+
+    class Tone(models.TextChoices):
+        PLAIN = "plain", _("Information")
+        IDLE = "idle", _("Warning")
+
+    KIND = "announcement"
+    HISTORY = ("text", "tone", "team_name", "begins", "ends")
+
+    text = models.CharField(_("text"), max_length=300)
+    tone = models.CharField(_("tone"), max_length=10, choices=Tone.choices, default=Tone.PLAIN)
+    team = models.ForeignKey(
+        Team, null=True, blank=True, on_delete=models.CASCADE, related_name="+", verbose_name=_("team")
+    )
+    begins_at = models.DateTimeField(_("from"))
+    ends_at = models.DateTimeField(_("until"), null=True, blank=True, db_index=True)
+    made_by = models.CharField(max_length=32)
+
+    objects = AnnouncementQuerySet.as_manager()
+
+    class Meta:
+        verbose_name, verbose_name_plural = _("announcement"), _("announcements")
+        ordering = ["-begins_at", "-pk"]
+
+    def __str__(self) -> str:
+        return self.text
+
+    @property
+    def public_id(self) -> str:
+        return self.text[:80]
+
+    @property
+    def team_name(self) -> str:
+        return self.team.name if self.team else ""
+
+    @property
+    def begins(self) -> str:
+        return self.begins_at.isoformat()
+
+    @property
+    def ends(self) -> str:
+        return self.ends_at.isoformat() if self.ends_at else ""

@@ -1,4 +1,4 @@
-"""Change accounts, teams, tokens and one-time links."""
+"""Accounts, teams, tokens and one-time links, whoever asks; accounts.directory is what admins do."""
 
 import os
 import secrets
@@ -15,13 +15,12 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from accounts.credentials import lock_credentials
-from accounts.models import ApiToken, LoginLink, Membership, PlatformRole, SshKey, Team, TeamRole, User
-from accounts.permissions import require
+from accounts.models import ApiToken, Credential, LoginLink, Membership, PlatformRole, SshKey, Team, TeamRole, User
 from accounts.ssh_keys import remove_ssh_keys
 from common.errors import FieldError, InvalidInput, NameTaken, NotFound
 from common.secrets import digest_secret
 from common.steady_clock import steady_now
-from events.record_and_publish import publish_recheck, record
+from events.record_and_publish import record
 from runtimes.storage.areas import AreaId, get_area_path
 
 SCOPES = (
@@ -35,12 +34,16 @@ SCOPES = (
     "files:read",
     "files:write",
     "tokens:write",
+    "profile:write",
     "webhooks:write",
     "reports:read",
     "metrics:scrape",
     "metrics:tasks",
     "alerts:read",
     "alerts:write",
+    "people:write",
+    "quotas:write",
+    "audit:read",
 )
 TOKEN_DAYS = 90
 TOKEN_DAYS_MAX = 366
@@ -84,7 +87,7 @@ def create_user(
         user.set_unusable_password()
     else:
         set_password(user, password, pointer="/password")
-    _clean(user)
+    clean_row(user)
     user.save()
     return user
 
@@ -94,27 +97,9 @@ def create_team(*, name: str, gid: int | None = None, parent: Team | None = None
     if Team.objects.filter(name__iexact=name).exists():
         raise NameTaken(name=name)
     team = Team(name=name, title=title, parent=parent, gid=gid or _next_number(Team, "gid", settings.TESSERA_GID_RANGE))
-    _clean(team)
+    clean_row(team)
     team.save()
     return team
-
-
-def suspend_person(*, actor: User, user: User) -> None:
-    """End a person's access at once, open sockets included. Jobs go on."""
-    _let_in(actor, user, "suspended", timezone.now())
-
-
-def readmit_person(*, actor: User, user: User) -> None:
-    _let_in(actor, user, "readmitted", None)
-
-
-@transaction.atomic
-def _let_in(actor: User, user: User, verb: str, suspended_at: datetime | None) -> None:
-    require(actor, "person.suspend")
-    changed = User.objects.filter(pk=user.pk, suspended_at__isnull=suspended_at is not None)
-    if changed.update(suspended_at=suspended_at):
-        record(user, verb, actor=actor.as_actor)
-        publish_recheck(user.pk)
 
 
 def add_member(*, user: User, team: Team, role: str = TeamRole.MEMBER) -> Membership:
@@ -160,6 +145,7 @@ def create_token(
         expires_at=min(expires_at, end or expires_at),
         made_by=made_by,
     )
+    record(user, "token_made", actor=user.as_actor, params={"name": token.name, "scopes": token.scopes})
     return token, secret
 
 
@@ -177,7 +163,19 @@ def revoke_token(*, user: User, token_id: int) -> None:
     for pk in ended:
         ended.extend(made[pk])
     ApiToken.objects.filter(pk__in=ended).update(revoked_at=Now())
+    names = ApiToken.objects.filter(pk__in=ended).values_list("name", flat=True)
+    record(user, "token_revoked", actor=user.as_actor, params={"name": ", ".join(names)})
     remove_ssh_keys(user=user, rows=SshKey.objects.filter(made_by__in=ended))
+
+
+def clean_row(row: models.Model) -> None:
+    """Check a row's fields by themselves. Raises InvalidInput, naming each."""
+    try:
+        row.full_clean(validate_unique=False, validate_constraints=False)
+    except ValidationError as bad:
+        raise InvalidInput(
+            [FieldError(f"/{name}", "bad_value", {"why": " ".join(words)}) for name, words in bad.message_dict.items()]
+        ) from bad
 
 
 def _check_scopes(scopes: list[str], made_by: ApiToken | None) -> list[FieldError]:
@@ -205,26 +203,28 @@ def _check_days(days: int | None, end: datetime | None) -> list[FieldError]:
     return []
 
 
-def note_use(credential: ApiToken | SshKey) -> None:
+def note_use(credential: Credential) -> None:
     """Update last_used_at, at most once a minute even under concurrency."""
     if credential.last_used_at is None or timezone.now() - credential.last_used_at > NOTED_EVERY:
         unnoted = models.Q(last_used_at__isnull=True) | models.Q(last_used_at__lt=Now() - NOTED_EVERY)
-        type(credential).objects.filter(unnoted, pk=credential.pk).update(last_used_at=Now())
+        type(credential)._default_manager.filter(unnoted, pk=credential.pk).update(last_used_at=Now())
 
 
 def make_login_link(*, user: User) -> str:
-    return _make_link(user=user, lifetime=LINK_LIFETIME)
+    """Return the path of a link that signs the person in once: for whoever has the machine's shell."""
+    return make_link(user=user, lifetime=LINK_LIFETIME)
 
 
-def invite_person(*, actor: User, team: Team, role: str) -> str:
-    """Return the path of a link by which one person joins `team`."""
-    require(actor, "person.invite")
-    return _make_link(team=team, role=role, created_by=actor, lifetime=INVITATION_LIFETIME)
+def make_link(*, lifetime: timedelta, **fields: object) -> str:
+    """Return the path of a new one-time link. fields: of LoginLink."""
+    secret = secrets.token_urlsafe(32)
+    LoginLink.objects.create(digest=digest_secret(secret), expires_at=steady_now() + lifetime, **fields)
+    return f"/join/{secret}" if "team" in fields else f"/sign-in/{secret}"
 
 
 def find_link(secret: str) -> LoginLink:
     """Return an unused, unexpired link. Raises NotFound."""
-    link = _live_links().filter(digest=digest_secret(secret)).select_related("user", "team").first()
+    link = LoginLink.objects.live().filter(digest=digest_secret(secret)).select_related("user", "team").first()
     if link is None or (link.user and not link.user.is_active):
         raise NotFound(kind="link")
     return link
@@ -245,22 +245,13 @@ def accept_invitation(*, secret: str, username: str, password: str, full_name: s
         raise NotFound(kind="link")
     user = create_user(username=username, password=password, full_name=full_name)
     add_member(user=user, team=link.team, role=link.role)
+    record(user, "joined", actor=user.as_actor, params={"team": link.team.name, "role": link.role})
     return user
-
-
-def _make_link(*, lifetime: timedelta, **fields: object) -> str:
-    secret = secrets.token_urlsafe(32)
-    LoginLink.objects.create(digest=digest_secret(secret), expires_at=steady_now() + lifetime, **fields)
-    return f"/join/{secret}" if "team" in fields else f"/sign-in/{secret}"
-
-
-def _live_links() -> models.QuerySet[LoginLink]:
-    return LoginLink.objects.filter(used_at__isnull=True, expires_at__gt=steady_now())
 
 
 def _spend(link: LoginLink) -> bool:
     """Use up the link; False if another request was faster."""
-    return bool(_live_links().filter(pk=link.pk).update(used_at=Now()))
+    return bool(LoginLink.objects.live().filter(pk=link.pk).update(used_at=Now()))
 
 
 def _next_number(model: type[models.Model], field: str, bounds: tuple[int, int]) -> int:
@@ -278,12 +269,3 @@ def _next_number(model: type[models.Model], field: str, bounds: tuple[int, int])
     if number > high:
         raise InvalidInput([FieldError(f"/{field}", "range_used_up", {"min": low, "max": high})])
     return number
-
-
-def _clean(row: models.Model) -> None:
-    try:
-        row.full_clean(validate_unique=False, validate_constraints=False)
-    except ValidationError as bad:
-        raise InvalidInput(
-            [FieldError(f"/{name}", "bad_value", {"why": " ".join(words)}) for name, words in bad.message_dict.items()]
-        ) from bad

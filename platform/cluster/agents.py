@@ -51,6 +51,7 @@ def invite_agent(*, actor: Actor, node_name: str) -> tuple[Enrolment, str]:
         created_by=actor.name,
         expires_at=timezone.now() + TOKEN_LASTS,
     )
+    record(row, "invited", actor=actor, new=True)
     return row, token
 
 

@@ -12,6 +12,7 @@ from django.db.models.functions import Lower, Now
 from django.utils.translation import gettext_lazy as _
 
 from common.resources import is_instance
+from events.models import OfNoTeam
 
 POOL_NAME = RegexValidator(
     r"^[a-z][a-z0-9-]{0,30}[a-z0-9]$|^[a-z]$", _("Use 1 to 32 lower-case letters, digits and hyphens.")
@@ -40,7 +41,7 @@ class HighPriority(models.TextChoices):
 WEIGHT = [MaxValueValidator(1000)]
 
 
-class Pool(models.Model):
+class Pool(OfNoTeam, models.Model):
     """A named set of GPUs with one policy. Each GPU is in one pool."""
 
     KIND = "pool"
@@ -187,10 +188,6 @@ class Pool(models.Model):
     def public_id(self) -> str:
         return self.name
 
-    @property
-    def team_id(self) -> None:
-        return None
-
     def clean(self) -> None:
         """Require short_first with stop_longer: else a stopped job takes its place back at once."""
         if self.stop_longer is not None and not self.short_first:
@@ -214,7 +211,7 @@ def parse_dates(text: str) -> list[date]:
         raise ValidationError(_("Enter dates like 2027-01-01, separated by commas.")) from None
 
 
-class Window(models.Model):
+class Window(OfNoTeam, models.Model):
     """Hours in which a pool lends its cards to another."""
 
     KIND = "window"
@@ -252,10 +249,6 @@ class Window(models.Model):
         return str(self)
 
     @property
-    def team_id(self) -> None:
-        return None
-
-    @property
     def lender_name(self) -> str:
         return self.lender.name
 
@@ -276,7 +269,9 @@ class Window(models.Model):
         return parse_dates(self.holidays)
 
     def clean(self) -> None:
-        """A pool lends to one other pool only."""
+        """A window opens on some day, and a pool lends to one other pool only."""
+        if not self.weekdays and not self.holidays.strip():
+            raise ValidationError({"weekdays": _("Choose at least one day, or name a holiday.")})
         if self.lender_id is None or self.borrower_id is None:
             return
         if self.lender_id == self.borrower_id:
@@ -306,7 +301,7 @@ class NodeQuerySet(models.QuerySet["Node"]):
         return self.filter(removed_at__isnull=True)
 
 
-class Node(models.Model):
+class Node(OfNoTeam, models.Model):
     """One machine. Its home pool owns its CPU."""
 
     KIND = "node"
@@ -339,10 +334,6 @@ class Node(models.Model):
         return self.name
 
     @property
-    def team_id(self) -> None:
-        return None
-
-    @property
     def cpu_sellable_milli(self) -> int:
         return sellable_milli(self.cpu_milli, self.pool.cpu_overcommit_percent)
 
@@ -361,7 +352,10 @@ class GpuQuerySet(models.QuerySet["Gpu"]):
 
 
 class Gpu(models.Model):
-    """A physical card, or a MIG instance of one."""
+    """A physical card, or a MIG instance of one.
+
+    healthy: new work may start on it, as it has no fault and is not closed. closed: why a person has to take it back.
+    """
 
     uuid = models.CharField(max_length=64, unique=True)
     node = models.ForeignKey(Node, on_delete=models.PROTECT, related_name="gpus")
@@ -377,6 +371,13 @@ class Gpu(models.Model):
     simulated = models.BooleanField(_("simulated"), default=False)
     healthy = models.BooleanField(_("healthy"), default=True)
     fault = models.CharField(_("why it is out of service"), max_length=300, blank=True)
+    closed = models.CharField(
+        max_length=300,
+        blank=True,
+        editable=False,
+        db_default="",  # the previous version still inserts rows during an upgrade
+        default="",
+    )
     enforcement = models.CharField(_("memory limit enforced by"), max_length=20, default="watchdog")
     probed_at = models.DateTimeField(null=True, blank=True)
     evidence = models.CharField(max_length=300, blank=True)
@@ -397,6 +398,10 @@ class Gpu(models.Model):
         return f"{self.node.name}:{self.index}"
 
     @property
+    def why_out(self) -> str:
+        return self.fault or self.closed
+
+    @property
     def sellable_mib(self) -> int:
         return sellable_mib(self.memory_mib, self.reserved_mib, self.margin_mib)
 
@@ -410,8 +415,10 @@ class Gpu(models.Model):
         return self.pool.slices_per_gpu if self.shared else 1
 
 
-class Enrolment(models.Model):
+class Enrolment(OfNoTeam, models.Model):
     """A one-time token that enrols an agent, stored as a digest."""
+
+    KIND = "enrolment"
 
     node_name = models.CharField(_("machine"), max_length=63, validators=[MACHINE_NAME])
     digest = models.CharField(max_length=64, unique=True)
@@ -426,8 +433,12 @@ class Enrolment(models.Model):
     def __str__(self) -> str:
         return f"enrolment of {self.node_name}"
 
+    @property
+    def public_id(self) -> str:
+        return self.node_name
 
-class Agent(models.Model):
+
+class Agent(OfNoTeam, models.Model):
     """The agent of one machine and its last report.
 
     approved: {uuid: {model, product, memory_mib, reserved_mib}}, the most that reports may claim. logs_at: when it last
@@ -455,10 +466,6 @@ class Agent(models.Model):
     @property
     def public_id(self) -> str:
         return self.node_name
-
-    @property
-    def team_id(self) -> None:
-        return None
 
 
 class MaintenanceQuerySet(models.QuerySet["Maintenance"]):

@@ -1,4 +1,4 @@
-"""Take machines out of service and back: cordon, drain, uncordon. Callers have checked the permission node.change."""
+"""Take machines and cards out of service and back. Callers have checked the permission node.change."""
 
 from collections.abc import Collection
 
@@ -7,7 +7,7 @@ from django.db import transaction
 from cluster.models import OUT_OF_SERVICE, Gpu, Node, NodeState
 from common.errors import NotFound
 from common.locks import lock_rows
-from events.record_and_publish import Actor, hint, publish_pool
+from events.record_and_publish import Actor, hint, publish_pool, record
 from events.transitions import Move, advance
 
 
@@ -17,6 +17,14 @@ def find_node(name: str) -> Node:
     if node is None:
         raise NotFound(kind="node", id=name)
     return node
+
+
+def find_card(uuid: str) -> Gpu:
+    """Return a card that is there, with its machine. Raises NotFound."""
+    gpu = Gpu.objects.present().select_related("node").filter(uuid=uuid).first()
+    if gpu is None:
+        raise NotFound(kind="gpu", id=uuid)
+    return gpu
 
 
 def cordon_node(*, actor: Actor, node: Node, why: str = "") -> None:
@@ -34,10 +42,36 @@ def uncordon_node(*, actor: Actor, node: Node) -> None:
     _move(node, NodeState.READY, actor, "", only=OUT_OF_SERVICE)
 
 
+def close_card(*, actor: Actor, gpu: Gpu, why: str) -> None:
+    """Start nothing new on a card until a person takes it back; what runs goes on."""
+    _set_closed(gpu, why, actor)
+
+
+def open_card(*, actor: Actor, gpu: Gpu) -> None:
+    """Let work start on a closed card again, if it has no fault."""
+    _set_closed(gpu, "", actor)
+
+
 def touch_node(node: Node) -> None:
     """On commit, let pages of the node's pools refresh, and a cycle run."""
     for pool_id in {node.pool_id, *Gpu.objects.present().filter(node=node).values_list("pool_id", flat=True)}:
         publish_pool(pool_id)
+    hint("cycle")
+
+
+@transaction.atomic
+def _set_closed(gpu: Gpu, why: str, actor: Actor) -> None:
+    """The machine is locked, too: its inventory writes whether cards are healthy."""
+    (node,) = lock_rows(Node.objects.filter(pk=gpu.node_id))
+    (card,) = lock_rows(Gpu.objects.filter(pk=gpu.pk))
+    if card.closed == why:
+        return
+    healthy = not card.fault and not why
+    Gpu.objects.filter(pk=card.pk).update(closed=why, healthy=healthy)
+    changed = card.healthy != healthy
+    verb = ("gpu.sound" if healthy else "gpu.broken") if changed else "gpu.changed"
+    record(node, verb, actor=actor, params={"gpu": card.uuid, "why": why})
+    publish_pool(card.pool_id)
     hint("cycle")
 
 

@@ -1,8 +1,9 @@
 """Change pools and lending windows, with an event for each change."""
 
-from django.db import transaction
+from django.db import IntegrityError, transaction
 
 from cluster.models import Pool, Window
+from common.errors import NameTaken, NotFound
 from common.locks import lock_rows
 from events.record_and_publish import Actor, hint, publish_pool, record, record_change
 
@@ -41,23 +42,45 @@ POLICY = (*SHARING, *WAITING, *PLACING)
 WINDOW = ("lender_name", "borrower_name", "weekdays", "opens", "closes", "zone", "holidays")
 
 
+def find_pool(name: str) -> Pool:
+    """Raises NotFound."""
+    pool = Pool.objects.filter(name=name).first()
+    if pool is None:
+        raise NotFound(kind="pool", id=name)
+    return pool
+
+
+def find_window(pk: int) -> Window:
+    """Raises NotFound."""
+    window = Window.objects.filter(pk=pk).select_related("lender", "borrower").first()
+    if window is None:
+        raise NotFound(kind="window", id=str(pk))
+    return window
+
+
 @transaction.atomic
-def save_pool(*, actor: Actor, pool: Pool) -> None:
-    """Store a new or changed pool. Callers have checked the permission pool.change."""
+def save_pool(*, actor: Actor, pool: Pool) -> Pool:
+    """Store a new or changed pool. Callers have checked the permission pool.change. Raises NameTaken."""
     before = next(iter(lock_rows(Pool.objects.filter(pk=pool.pk))), None)
-    pool.save()
+    try:
+        with transaction.atomic():
+            pool.save()
+    except IntegrityError:
+        raise NameTaken(name=pool.name) from None
     record_change(pool, before, ("description", *POLICY), "pool.changed" if before else "pool.made", actor=actor)
     publish_pool(pool.pk)
     hint("cycle")
+    return pool
 
 
 @transaction.atomic
-def save_window(*, actor: Actor, window: Window) -> None:
+def save_window(*, actor: Actor, window: Window) -> Window:
     """Store a new or changed lending window. Callers have checked the permission pool.change."""
     before = next(iter(lock_rows(Window.objects.filter(pk=window.pk))), None)
     window.save()
     record_change(window, before, WINDOW, "window.changed" if before else "window.made", actor=actor)
     hint("cycle")
+    return window
 
 
 @transaction.atomic

@@ -121,12 +121,13 @@ def send_request(
     body: bytes | None = None,
     most: int = MAX_ANSWER,
     authority: str = "",
+    within_s: float | None = None,
 ) -> Reply:
-    """Send one request, for at most WITHIN_S after resolving. Raises Unreached.
+    """Send one request, for at most within_s (WITHIN_S) after resolving. Raises Unreached.
 
     most: bytes to read. authority: a file of further CA certificates.
     """
-    began = time.monotonic()
+    began, within_s = time.monotonic(), within_s or WITHIN_S
     try:
         target = read_url(url)
         if target is None:
@@ -134,7 +135,8 @@ def send_request(
         tls = ssl.create_default_context()
         if authority:
             tls.load_verify_locations(authority)
-        return _exchange(method, target, _resolve(target, _networks(allowed)), body, headers, most, tls)
+        address = _resolve(target, _networks(allowed))
+        return _exchange(method, target, address, body, headers, most, tls, within_s)
     except Forbidden:
         why = "forbidden_address"
     except socket.gaierror:
@@ -144,7 +146,7 @@ def send_request(
     except TimeoutError:
         why = "timeout"
     except (OSError, http.client.HTTPException, UnicodeError):
-        why = "timeout" if time.monotonic() - began >= WITHIN_S else "unreachable"
+        why = "timeout" if time.monotonic() - began >= within_s else "unreachable"
     raise Unreached(why)
 
 
@@ -200,28 +202,39 @@ def _exchange(
     headers: Mapping[str, str],
     most: int,
     tls: ssl.SSLContext,
+    within_s: float,
 ) -> Reply:
-    """Send the request, bounded by a timer: slow answers never meet socket timeouts."""
-    connection = http.client.HTTPConnection(target.host, target.port, timeout=WITHIN_S)
-    connection.sock = socket.create_connection((str(address), target.port), timeout=WITHIN_S)
-    timer = threading.Timer(WITHIN_S, _shut, [connection])
+    """Send the request, bounded by a timer: slow answers never meet socket timeouts. Raises TimeoutError by it.
+
+    The timer has the socket itself: http.client takes it from the connection once an answer began that ends with it.
+    """
+    until = time.monotonic() + within_s
+    connection = http.client.HTTPConnection(target.host, target.port, timeout=within_s)
+    connection.sock = socket.create_connection((str(address), target.port), timeout=within_s)
+    open_sockets = [connection.sock]
+    timer = threading.Timer(max(until - time.monotonic(), 0), _shut, [open_sockets])
     timer.start()
     try:
         if target.scheme == "https":
             secured = tls.wrap_socket(connection.sock, server_hostname=target.host, do_handshake_on_connect=False)
             connection.sock = secured
+            open_sockets.append(secured)
             secured.do_handshake()
         connection.request(method, target.path, body, {"Host": target.header, "Connection": "close", **headers})
         answer = connection.getresponse()
         found = {name.lower(): value for name, value in answer.getheaders()}
-        return Reply(answer.status, found, answer.read(most))
+        reply = Reply(answer.status, found, answer.read(most))
+        if time.monotonic() >= until:
+            raise TimeoutError  # what came is cut off
+        return reply
     finally:
         timer.cancel()
         connection.close()
 
 
-def _shut(connection: http.client.HTTPConnection) -> None:
+def _shut(open_sockets: list[socket.socket]) -> None:
+    """Shut the newest: TLS takes the descriptor of the one below it."""
     try:
-        connection.sock.shutdown(socket.SHUT_RDWR)
-    except (OSError, AttributeError):
+        open_sockets[-1].shutdown(socket.SHUT_RDWR)
+    except OSError:
         pass  # closed already

@@ -100,10 +100,14 @@ TESSERA_FILES = Path(env_text("TESSERA_FILES", str(TESSERA_STORAGE / "files")))
 TESSERA_HOME_BYTES = env_int("TESSERA_HOME_BYTES", 20 * 10**9)
 TESSERA_TEAM_BYTES = env_int("TESSERA_TEAM_BYTES", 100 * 10**9)
 TESSERA_ROW_CACHE = env_bool("TESSERA_ROW_CACHE", True)  # 0: each cycle reads all rows anew
+
+# What the portal is called, and the wildcard host of notebooks and ports.
 TESSERA_PUBLIC_URL = env_text("TESSERA_PUBLIC_URL", "http://localhost:8470").rstrip("/")
 TESSERA_APPS_URL = env_apps_url("TESSERA_APPS_URL", TESSERA_PUBLIC_URL)
-TESSERA_EMBEDDED = env_bool("TESSERA_EMBEDDED")
-TESSERA_ROLE = env_text("TESSERA_ROLE", "command")
+
+# What this process is.
+TESSERA_EMBEDDED = env_bool("TESSERA_EMBEDDED")  # one machine and one trusted group, started by bin/start
+TESSERA_ROLE = env_text("TESSERA_ROLE", "command")  # web, worker, beat or command
 # Below this on the disk of TESSERA_DATA nothing new is accepted; 0 where the database is elsewhere.
 TESSERA_DISK_RESERVE_MIB = env_int("TESSERA_DISK_RESERVE_MIB", 128 if TESSERA_EMBEDDED else 0)
 
@@ -129,6 +133,8 @@ TESSERA_WEB_METRICS = env_text("TESSERA_WEB_METRICS", urlsplit(TESSERA_PUBLIC_UR
 
 # A series engine beside PostgreSQL: where samples are sent by Prometheus remote write.
 TESSERA_REMOTE_WRITE = env_engine("TESSERA_REMOTE_WRITE")
+# Where charts ask it by PromQL for what PostgreSQL keeps no longer: the address before /api/v1.
+TESSERA_REMOTE_READ = env_engine("TESSERA_REMOTE_READ")
 
 # The runtime's dotted class name.
 TESSERA_RUNTIME = env_text("TESSERA_RUNTIME", "runtimes.local.runtime.LocalRuntime")
@@ -227,8 +233,8 @@ TESSERA_MOST_TOKENS = env_int("TESSERA_MOST_TOKENS", 100)  # live ones, of a per
 TESSERA_UID_RANGE = (env_int("TESSERA_UID_MIN", 20_000), env_int("TESSERA_UID_MAX", 59_999))
 TESSERA_GID_RANGE = (env_int("TESSERA_GID_MIN", 20_000), env_int("TESSERA_GID_MAX", 59_999))
 
-# What others see of a team's rows: its name (open, team) or "another team" (private).
-TESSERA_VISIBILITY = env_text("TESSERA_VISIBILITY", "team")
+# What people outside a team see of whose its work is: team and owner (open), the team (team), or neither (private).
+TESSERA_VISIBILITY = env_one_of("TESSERA_VISIBILITY", "open", "team", "private")
 
 SECRET_KEY = env_secret("TESSERA_SECRET_KEY")
 DEBUG = False
@@ -255,6 +261,7 @@ INSTALLED_APPS = [
     "images",
     "jobs",
     "notebooks",
+    "sharing",
     "monitoring",
     "scheduler",
     "portal.apps.PortalConfig",
@@ -271,6 +278,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "portal.middleware.OriginMiddleware",
     "portal.middleware.LookMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "portal.middleware.ErrorPagesMiddleware",
@@ -371,6 +379,7 @@ USE_I18N = True
 TIME_ZONE = "UTC"
 USE_TZ = True
 
+HELP_SITE = ROOT / ".site"  # bin/docs builds it
 STATIC_URL = "/static/"
 STATICFILES_DIRS = [ROOT / "static"]
 STATIC_BUILT = env_bool("TESSERA_STATIC_BUILT")

@@ -9,7 +9,7 @@ urlpatterns = [
     path("api/v1/", include("portal.api.urls")),
     path("metrics", Metrics.as_view(), name="api-metrics"),
     path("metrics/targets", Targets.as_view(), name="api-metrics-targets"),
-    path("console/", admin.site.urls),
+    path("admin/", admin.site.urls),
     path("", include("portal.pages.urls")),
 ]
 

@@ -5,11 +5,20 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 
+class OfNoTeam:
+    """What has events and belongs to no team."""
+
+    @property
+    def team_id(self) -> None:
+        return None
+
+
 class Event(models.Model):
     """One event in an object's history. `seq` has no gaps per object.
 
     verb: "state" for a move, else what was done ("submitted", "quota.changed"). owner_id: the person who owns the
-    object. params: values of its sentence; for changed settings {"from": {...}, "to": {...}}.
+    object. params: values of its sentence; for changed settings {"from": {...}, "to": {...}}. via: how the actor's
+    token begins, empty for the portal's session; it, address and request_id are for the audit log only.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -24,6 +33,9 @@ class Event(models.Model):
     reason = models.CharField(max_length=40, blank=True)
     actor = models.CharField(max_length=64)
     actor_id = models.BigIntegerField(null=True)
+    via = models.CharField(max_length=16, db_default="")
+    address = models.CharField(max_length=64, db_default="")
+    request_id = models.CharField(max_length=64, db_default="")
     team_id = models.BigIntegerField(null=True)
     owner_id = models.BigIntegerField(null=True)
     params = models.JSONField(default=dict)
@@ -33,6 +45,8 @@ class Event(models.Model):
         indexes = [
             models.Index(fields=["team_id", "id"], name="events_of_team"),
             models.Index(fields=["object_id"], name="releases_of_jobs", condition=Q(kind="job", verb="released")),
+            models.Index(fields=["at"], name="events_of_machines", condition=Q(kind="node")),
+            models.Index(fields=["kind", "id"], name="events_of_people", condition=Q(actor_id__isnull=False)),
         ]
         ordering = ["id"]
 

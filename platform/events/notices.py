@@ -41,7 +41,7 @@ class Recipient:
 KINDS: dict[str, Channels] = {
     "job_started": Channels(portal=True, mail=False),
     "job_failed": Channels(portal=True, mail=True),
-    "job_succeeded": Channels(portal=False, mail=False),
+    "job_succeeded": Channels(portal=True, mail=False),
     "about_to_end": Channels(portal=True, mail=True),
     "idle_noticed": Channels(portal=True, mail=True),
     "idle_reminded": Channels(portal=True, mail=True),
@@ -50,8 +50,10 @@ KINDS: dict[str, Channels] = {
     "away": Channels(portal=True, mail=True),
     "webhook_disabled": Channels(portal=True, mail=True),
     "quota_changed": Channels(portal=True, mail=False),
+    "stop_warned": Channels(portal=True, mail=True),
     "alert": Channels(portal=True, mail=True),
     "alert_ended": Channels(portal=True, mail=False),
+    "shared": Channels(portal=True, mail=True),
     "report": Channels(portal=False, mail=True),
 }
 

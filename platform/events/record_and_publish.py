@@ -30,11 +30,21 @@ Flush = Callable[[Iterable[Any]], None]
 
 
 @dataclass(frozen=True)
+class Origin:
+    """Where a person's request came from. via: how its token begins; empty for the portal's session."""
+
+    via: str = ""
+    address: str = ""
+    request_id: str = ""
+
+
+@dataclass(frozen=True)
 class Actor:
     """A person, or a part of the platform without an id."""
 
     name: str
     id: int | None = None
+    origin: Origin = Origin()
 
 
 @dataclass(frozen=True)
@@ -83,17 +93,19 @@ def record_all(lines: Sequence[EventLine], verb: str, *, actor: Actor, new: bool
     return events
 
 
-def record_change(row: Model, before: Model | None, fields: Iterable[str], verb: str, *, actor: Actor) -> bool:
+def record_change(
+    row: Model, before: Model | None, fields: Iterable[str], verb: str, *, actor: Actor, also: dict | None = None
+) -> bool:
     """Record which of `fields` changed, in values that JSON can hold, and return whether any did.
 
-    before: the row as it was; None if it is new.
+    before: the row as it was; None if it is new. also: what else the event says.
     """
     now = {name: getattr(row, name) for name in fields}
     was = {name: getattr(before, name) if before else None for name in now}
     changed = [name for name in now if was[name] != now[name]]
     if changed:
         params = {"from": {name: was[name] for name in changed}, "to": {name: now[name] for name in changed}}
-        record(row, verb, actor=actor, params=params)
+        record(row, verb, actor=actor, params=params | (also or {}))
     return bool(changed)
 
 
@@ -202,6 +214,9 @@ def _build_event(line: EventLine, seq: int, verb: str, actor: Actor) -> Event:
         reason=line.reason,
         actor=actor.name,
         actor_id=actor.id,
+        via=actor.origin.via,
+        address=actor.origin.address,
+        request_id=actor.origin.request_id,
         team_id=row.team_id,
         owner_id=getattr(row, "user_id", None),
         params=line.params,

@@ -15,7 +15,9 @@ from django.db.models.functions import Now
 from accounts.models import Team, User
 from accounts.permissions import require
 from common.errors import FieldError, InvalidInput, NameTaken, NotFound
+from common.locks import lock_rows
 from common.text import shorten_text
+from events.record_and_publish import record, record_change
 from images.logins import find_registry_login
 from images.models import Image
 from runtimes.images.digest_lookup import Reach, Unresolved, find_digest
@@ -48,7 +50,8 @@ def filter_visible_images(user: User) -> models.QuerySet[Image]:
 def save_image(*, actor: User, image: Image) -> Image:
     """Save a validated image, as an admin, or a lead of its team."""
     require(actor, "image.change", image.team)
-    if image.pk and (before := Image.objects.filter(pk=image.pk).first()):
+    before = next(iter(lock_rows(Image.objects.filter(pk=image.pk))), None)
+    if before:
         require(actor, "image.change", before.team)
         if before.reference != image.reference:
             image.digest, image.problem, image.problem_words, image.checked_at = "", "", "", None
@@ -57,6 +60,7 @@ def save_image(*, actor: User, image: Image) -> Image:
             image.save()
     except IntegrityError:
         raise NameTaken(name=image.alias) from None
+    record_change(image, before, Image.FIELDS, "changed" if before else "made", actor=actor.as_actor)
     if settings.TESSERA_PIN_IMAGES:
         transaction.on_commit(lambda: update_digest(image))
     return image
@@ -65,6 +69,8 @@ def save_image(*, actor: User, image: Image) -> Image:
 @transaction.atomic
 def delete_image(*, actor: User, image: Image) -> None:
     require(actor, "image.change", image.team)
+    lock_rows(Image.objects.filter(pk=image.pk))
+    record(image, "deleted", actor=actor.as_actor, params={"reference": image.reference})
     image.delete()
 
 

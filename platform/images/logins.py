@@ -8,7 +8,9 @@ from django.db.models.functions import Now
 from accounts.models import Membership, TeamRole, User
 from accounts.permissions import require
 from common.errors import FieldError, InvalidInput, NameTaken, NotFound
+from common.locks import lock_rows
 from common.secrets import Unreadable, seal_secret, unseal_secret
+from events.record_and_publish import record
 from images.models import Login
 from runtimes.images.names import RegistryLogin
 
@@ -38,6 +40,7 @@ def find_login(user: User, pk: int) -> Login:
 def save_login(*, actor: User, login: Login, password: str) -> Login:
     """Save a validated login. An empty password keeps the old one."""
     require(actor, "registry.change", login.team)
+    is_new = not lock_rows(Login.objects.filter(pk=login.pk))
     if not password and not login.sealed:
         raise InvalidInput([FieldError("/password", "required")])
     if len(password) > MOST_PASSWORD:
@@ -51,12 +54,15 @@ def save_login(*, actor: User, login: Login, password: str) -> Login:
         raise NameTaken(name=login.registry) from None
     Login.objects.filter(pk=login.pk).update(changed_at=Now())
     login.refresh_from_db()
+    record(login, "made" if is_new else "changed", actor=actor.as_actor, params={"user": login.user})
     return login
 
 
 @transaction.atomic
 def delete_login(*, actor: User, login: Login) -> None:
     require(actor, "registry.change", login.team)
+    lock_rows(Login.objects.filter(pk=login.pk))
+    record(login, "deleted", actor=actor.as_actor, params={"user": login.user})
     login.delete()
 
 

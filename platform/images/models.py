@@ -45,6 +45,9 @@ class OfTeamQuerySet(models.QuerySet):
 class Image(models.Model):
     """An image of the catalogue. digest: of the last lookup. problem: why the newest failed."""
 
+    KIND = "image"
+    FIELDS = ("alias", "reference", "description", "prepull")
+
     alias = models.CharField(
         _("alias"), max_length=63, validators=[ALIAS], help_text=_("The name people use, such as pytorch.")
     )
@@ -86,6 +89,10 @@ class Image(models.Model):
         return self.alias
 
     @property
+    def public_id(self) -> str:
+        return self.alias
+
+    @property
     def pinned(self) -> str:
         image = read_image(self.reference)
         return image.at(image.digest or self.digest)
@@ -111,6 +118,8 @@ class Fetch(models.Model):
 
 class Login(models.Model):
     """A login at a registry. The password is sealed and never shown."""
+
+    KIND = "login"
 
     registry = models.CharField(
         _("registry"), max_length=255, validators=[check_registry], help_text=_("The host, such as registry.corp:5000.")
@@ -140,3 +149,7 @@ class Login(models.Model):
 
     def __str__(self) -> str:
         return f"{self.user} at {self.registry}"
+
+    @property
+    def public_id(self) -> str:
+        return self.registry[:80]

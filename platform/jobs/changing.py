@@ -1,16 +1,19 @@
-"""Change what a waiting job asks for. It keeps its id, its history and its place in the queue."""
+"""Change what a waiting job asks for, and the labels of any. It keeps its id, history and place in the queue."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from django.db import transaction
 
 from accounts.models import User
 from accounts.permissions import require
-from common.errors import Conflict, FieldError, InvalidInput, StaleState
+from common.errors import Conflict, FieldError, InvalidInput, PlatformError, StaleState
 from events.record_and_publish import hint, record
-from jobs.control import load_with_names
+from jobs.control import answer_each, load_with_names
 from jobs.jobfile.parse import parse_spec
+from jobs.jobfile.values import LABELS
 from jobs.lifecycle import begin_attempt, load_attempt, lock_job
 from jobs.models import Job, JobKind, Task
 from jobs.pricing.price import admit_priority
@@ -37,6 +40,64 @@ def change_job(*, actor: User, job: Job, changes: Mapping[str, Any], check: Chec
     draft = choose_pool(user=job.user, spec=spec, check=check, containers=containers, actor=actor, job=job)
     with transaction.atomic():
         return _store(actor, job, draft, changes)
+
+
+def label_job(*, actor: User, job: Job, changes: Any) -> Job:
+    """Set labels of a job, which may have ended. changes: {name: value, or None to remove it}; None removes all.
+
+    Raises NotPermitted, InvalidInput.
+    """
+    require(actor, "job.label", job.team, job.user_id)
+    with transaction.atomic():
+        job = lock_job(job.pk)
+        before, job.labels = job.labels, merge_labels(job.labels, changes)
+        if job.labels != before:
+            job.spec = {**job.spec, "labels": job.labels}
+            job.save(update_fields=["labels", "spec"])
+            record(job, "labels_changed", actor=actor.as_actor, params=_tell_labels(before, job.labels))
+        return load_with_names(job)
+
+
+def label_jobs(*, actor: User, jobs: Sequence[Job], changes: Any) -> dict[int, Job | PlatformError]:
+    """Set labels of each by itself, as `label_job`; return by id each job as it is then, or why it was refused."""
+    return {job.pk: answer_each(partial(label_job, actor=actor, job=job, changes=changes)) for job in jobs}
+
+
+def merge_labels(labels: Mapping[str, str], changes: Any) -> dict[str, str]:
+    """Return the labels with changes as of `label_job`. Raises InvalidInput."""
+    if changes is None:
+        return {}
+    given = LABELS.entries(changes, "/labels")
+    named = LABELS.read({name: value for name, value in given.items() if value is not None}, "/labels")
+    kept = {name: value for name, value in labels.items() if name not in given}
+    merged = {**kept, **named}
+    if len(merged) > LABELS.most:
+        raise InvalidInput([FieldError("/labels", "too_many", {"max": LABELS.most, "got": len(merged)})])
+    return merged
+
+
+def _tell_labels(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str]:
+    """Return what of labels was set and removed, as the job's history tells it."""
+    given = [show_label(name, value) for name, value in after.items() if before.get(name) != value]
+    gone = [name for name in before if name not in after]
+    kind = "both" if given and gone else "removed" if gone else "set"
+    return {"kind": kind, "set": ", ".join(given), "removed": ", ".join(gone)}
+
+
+def show_label(name: str, value: str) -> str:
+    """Return a label as people write it: "exp:a", or "debug"."""
+    return f"{name}:{value}" if value else name
+
+
+def read_label_lines(text: str) -> dict[str, str]:
+    """Read labels as people write them, one in a line: "exp:a", "exp=a" or "debug"."""
+    lines = [re.split(r"\s*[:=]\s*", line.strip(), maxsplit=1) for line in text.splitlines() if line.strip()]
+    return {line[0]: line[1] if len(line) > 1 else "" for line in lines}
+
+
+def read_label_changes(given: str, gone: str) -> dict[str, str | None]:
+    """Read labels to set, one in a line, and names of labels to remove, as changes of `label_job`."""
+    return {**dict.fromkeys(gone.replace(",", " ").split()), **read_label_lines(given)}
 
 
 def read_change_value(key: str, text: str) -> object:

@@ -1,7 +1,8 @@
 """Request a stop, hold, release or retry of a job, or the end of its lost tasks."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -11,7 +12,7 @@ from django.db.models.functions import Now
 from accounts.models import User
 from accounts.permissions import find_refusals, require
 from cluster.models import Node, NodeState
-from common.errors import Conflict, FieldError, InvalidInput, NotPermitted
+from common.errors import Conflict, FieldError, InvalidInput, NotPermitted, PlatformError
 from common.locks import database_now
 from events.record_and_publish import Actor, EventLine, hint, record, record_all
 from jobs.lifecycle import TaskMove, load_attempt, load_attempts, lock_job, lock_jobs, move_tasks, requeue_job
@@ -103,6 +104,22 @@ def retry_job(*, actor: User, job: Job) -> Job:
     where = _keep_choices(job, [pool.pk for pool in pools])
     requeue_job(job, actor=actor.as_actor, reason="", retries_left=times, stops=0, **wishes, **where)
     return load_with_names(job)
+
+
+def retry_jobs(*, actor: User, jobs: Sequence[Job]) -> dict[int, Job | PlatformError]:
+    """Retry each by itself, and return by id each job as it is then, or why it was refused.
+
+    Whether a person may have one more job depends on those before.
+    """
+    return {job.pk: answer_each(partial(retry_job, actor=actor, job=job)) for job in jobs}
+
+
+def answer_each(act: Callable[[], Job]) -> Job | PlatformError:
+    """Return what comes of a job, or its refusal, which is not that of others."""
+    try:
+        return act()
+    except PlatformError as error:
+        return error
 
 
 def _keep_choices(job: Job, pool_ids: list[int]) -> dict[str, Any]:

@@ -57,6 +57,9 @@ FIELD_MESSAGES = {
     "impossible_tasks.none": _(
         "None of the %(asked)s tasks fits into pool %(pool)s, even when it is empty. Ask for less on each node."
     ),
+    "log_is_followed_whole": _(
+        "A log that is followed comes whole and as it was written. Leave out follow, or search and timestamps."
+    ),
     "no_containers": _("This installation runs programs without containers, so it cannot use images. Leave out image."),
     "no_quota": _(
         "The team %(team)s has no quota in pool %(pool)s. Choose one of its pools (%(known)s), or ask an "

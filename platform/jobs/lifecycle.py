@@ -40,6 +40,9 @@ RETRY_PAUSE_S = (5, 30, 120, 600)
 MADE_ROOM = frozenset({"preempted", "overtaken", "reclaimed", "window_closed", "maintenance"})
 """Jobs stopped for other jobs or for maintenance are requeued without limit or delay."""
 
+LONG_WAIT = timedelta(minutes=1)
+"""A start after less is no news: whoever submitted still looks."""
+
 ENDS: dict[str, str] = {JobState.SUCCEEDED: "job_succeeded", JobState.FAILED: "job_failed"}
 """Kinds of notices about ends."""
 
@@ -268,10 +271,16 @@ def _retry_delay(tried: int) -> timedelta:
     return timedelta(seconds=RETRY_PAUSE_S[min(tried, len(RETRY_PAUSE_S) - 1)])
 
 
+def has_waited(job: Job) -> bool:
+    """Check whether a job was long in the queue, or on its way from there, when it starts now."""
+    return steady_now() - job.queued_at >= LONG_WAIT
+
+
 def _notify_owners(moves: Sequence[Move], state: str) -> None:
-    """Notify owners of ends, and of starts but a notebook's."""
+    """Notify owners of ends, and of starts after a wait but a notebook's, which is told when it answers."""
     if state == JobState.RUNNING:
-        begun = [move.row for move in moves if "started_at" in move.also and move.row.kind != JobKind.INTERACTIVE]
+        begun = [move.row for move in moves if "started_at" in move.also and has_waited(move.row)]
+        begun = [job for job in begun if job.kind != JobKind.INTERACTIVE]
         notify_all("job_started", [Recipient(job.user_id, job, {"name": job.name}) for job in begun])
     elif state in ENDS:
         jobs = (move.row for move in moves)

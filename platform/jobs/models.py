@@ -1,13 +1,15 @@
 """Jobs, and their tasks, each of which runs once on one node."""
 
+import re
 import uuid
 from collections.abc import Iterable
 from datetime import timedelta
+from typing import Protocol
 
 from django.conf import settings
 from django.db import models
 from django.db.models import Count, Exists, OuterRef, Q
-from django.db.models.functions import Now
+from django.db.models.functions import Coalesce, Now
 from django.utils.translation import gettext_lazy as _
 
 from accounts.models import Team, User
@@ -30,6 +32,35 @@ class JobKind(models.TextChoices):
     BATCH = "batch", _("batch")
     INTERACTIVE = "interactive", _("interactive")
     SERVICE = "service", _("service")
+
+
+JOB_ID = re.compile(r"job-([1-9][0-9]{0,17})")
+
+
+class Preemptible(Protocol):
+    """Fields of a job that say whether it may be stopped."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def preemptible(self) -> bool: ...
+
+
+def may_be_stopped(job: Preemptible) -> bool:
+    """Whether the scheduler may stop the job and queue it again."""
+    return job.preemptible and job.kind != JobKind.INTERACTIVE
+
+
+def has_label(label: str) -> Q:
+    """Match jobs with a label: "exp:a", or "exp" with whatever value."""
+    name, colon, value = label.partition(":")
+    return Q(labels__contains={name: value}) if colon else Q(labels__has_key=name)
+
+
+def read_job_id(text: str) -> int | None:
+    """Return the number of "job-412", or None for what is no id of a job."""
+    named = JOB_ID.fullmatch(text)
+    return int(named[1]) if named else None
 
 
 class JobQuerySet(models.QuerySet["Job"]):
@@ -271,7 +302,10 @@ class Task(models.Model):
             ),
             models.UniqueConstraint(fields=["job", "role", "rank", "attempt"], name="one_task_per_attempt"),
         ]
-        indexes = [models.Index(fields=["state"], name="holding_tasks", condition=Q(state__in=sorted(HOLDING)))]
+        indexes = [
+            models.Index(fields=["state"], name="holding_tasks", condition=Q(state__in=sorted(HOLDING))),
+            models.Index(Coalesce("assigned_at", "ended_at"), name="waits_by_end", condition=Q(rank=0)),
+        ]
 
     def __str__(self) -> str:
         return f"{self.job.public_id} {self.name}"

@@ -173,6 +173,13 @@ REASONS: dict[str, Reason] = {
         T.FAILED, True, "fault", _("The time limit was reached."), _("Raise max_time and submit again.")
     ),
     "idle": Reason(T.STOPPED, False, "neutral", _("Stopped because it was idle; the GPU was released.")),
+    "alert": Reason(
+        T.STOPPED,
+        False,
+        "neutral",
+        _("Stopped by an alert rule, after a warning."),
+        _("The alert says why. Submit it again once that is mended."),
+    ),
     "stopped_by_user": Reason(T.STOPPED, False, "neutral", _("Stopped by a user.")),
     "gang_broken": Reason(T.STOPPED, True, "neutral", _("Stopped because another task of its gang ended.")),
     "job_done": Reason(T.STOPPED, False, "ok", _("Stopped because the job was done.")),

@@ -13,6 +13,8 @@ from jobs.models import Job, JobKind
 from jobs.states import JobState
 
 WARN_BEFORE = timedelta(minutes=15)
+LEAST_LIMIT_S = 2 * WARN_BEFORE.total_seconds()
+"""Nobody is warned of a shorter time limit."""
 
 
 def warn_of_ends() -> None:
@@ -27,9 +29,7 @@ def _ending() -> QuerySet[Job]:
     told = Event.objects.filter(
         kind=Job.KIND, object_id=OuterRef("pk"), verb="about_to_end", at__gt=OuterRef("started_at")
     )
-    running = Job.objects.filter(
-        state=JobState.RUNNING, started_at__isnull=False, max_time_s__gte=2 * WARN_BEFORE.total_seconds()
-    )
+    running = Job.objects.filter(state=JobState.RUNNING, started_at__isnull=False, max_time_s__gte=LEAST_LIMIT_S)
     soon = running.alias(ends_at=F("started_at") + limit).filter(ends_at__gt=now, ends_at__lte=now + WARN_BEFORE)
     return soon.exclude(kind=JobKind.INTERACTIVE).filter(~Exists(told), stop_requested_at=None).select_related("user")
 

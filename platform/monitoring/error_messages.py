@@ -7,6 +7,7 @@ FIELD_MESSAGES = {
     "action_without_machine": _("Only rules about cards and machines can do something to a machine."),
     "alert_window_too_long": _("At most %(most_days)s days. Choose a shorter time."),
     "clears_while_it_holds": _("At this value the rule still holds. Choose one beyond %(threshold)s."),
+    "drain_without_card": _("Only rules about cards can take a card out of service."),
     "idle_act_without_warning": _("Something is done only after a warning. Set the minutes of the warning, too."),
     "idle_not_in_order": _("Each step comes later than the one before it. Choose more than %(min)s minutes."),
     "idle_only_notebooks": _("Only a notebook can go on without its GPU. Choose to stop the job, or only to tell."),
@@ -25,12 +26,12 @@ FIELD_MESSAGES = {
     "silence_everything": _("This would silence everything. Name a rule, a severity or a subject."),
     "silence_over": _("The silence must end in the future."),
     "silence_too_long": _("A silence lasts %(most_days)s days at most. Choose an earlier end."),
+    "stop_without_job": _("Only rules about jobs can stop a job."),
     "time_not_before": _("%(field)s must be before the end, %(to)s."),
     "time_too_long": _("At most %(most_days)s days can be asked for at once. Begin later, or end earlier."),
     "unknown_alert_rule": _("There is no alert rule %(got)s. GET /alert-rules lists them."),
     "unknown_gpu_model": _("No card is of the model “%(got)s”. Choose of: %(known)s."),
     "unknown_metric": _("There is no metric “%(got)s”. Choose of: %(known)s."),
-    "unknown_zone": _("“%(got)s” is not a time zone. Write one such as Asia/Shanghai or UTC."),
     "window_not_kept": _("Series are kept for %(most_days)s days. Ask for so many at most."),
 }
 ERROR_MESSAGES = {

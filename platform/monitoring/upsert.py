@@ -28,7 +28,8 @@ def insert_missing(rows: Sequence[Model]) -> None:
 def _insert(rows: Sequence[Model], on_conflict: str) -> None:
     fields, table = _list_fields(rows[0]), rows[0]._meta.db_table
     names = ", ".join(f'"{field.column}"' for field in fields)
-    told = [{field.column: getattr(row, field.attname) for field in fields} for row in rows]
+    columns = [(field.column, field.attname) for field in fields]
+    told = [{column: value for column, name in columns if (value := getattr(row, name)) is not None} for row in rows]
     with connection.cursor() as cursor:
         cursor.execute(
             f"INSERT INTO {table} ({names}) SELECT {names} FROM json_populate_recordset(NULL::{table}, %s::json) "

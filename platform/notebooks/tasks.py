@@ -16,6 +16,7 @@ from common.locks import database_now
 from events.notices import notify
 from events.record_and_publish import SYSTEM, record
 from jobs.control import end_job
+from jobs.lifecycle import has_waited
 from jobs.models import Task
 from jobs.states import JobState, TaskState
 from jobs.task_access import get_access
@@ -76,7 +77,7 @@ async def _who_answers(tasks: list[Task]) -> set:
 
 @transaction.atomic
 def mark_ready(notebook: Notebook, task: Task) -> None:
-    """Mark a notebook ready, record its phases, and notify its owner."""
+    """Mark a notebook ready, record its phases, and notify its owner if that took long."""
     try:
         row = lock_notebook(notebook.pk)
     except StaleState:
@@ -86,7 +87,8 @@ def mark_ready(notebook: Notebook, task: Task) -> None:
     Notebook.objects.filter(pk=row.pk).update(ready_at=Now())
     row.refresh_from_db()
     record(row, "ready", actor=SYSTEM, params={"took_s": measure_start_phases(row)})
-    notify(user_id=row.user_id, kind="job_started", about=row, params={"name": row.name})
+    if row.job is not None and has_waited(row.job):
+        notify(user_id=row.user_id, kind="job_started", about=row, params={"name": row.name})
 
 
 def keep_time() -> None:

@@ -1,6 +1,7 @@
 """Quotas, limits of people, and holdings. Usage is always the sum of live holdings."""
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
@@ -10,8 +11,10 @@ from django.utils.translation import gettext_lazy as _
 
 from accounts.models import Team, User
 from cluster.models import Gpu, Node, Pool
+from events.models import OfNoTeam
 
 RESOURCES = ("gpu_milli", "cpu_milli", "memory_mib")
+QUOTA_FIELDS = (*(f"{name}_{kind}" for name in RESOURCES for kind in ("guarantee", "limit")), "weight", "cell")
 Amounts = tuple[int, int, int]
 """(GPU in thousandths of a card, CPU in thousandths of a core, memory in MiB), in the order of RESOURCES."""
 
@@ -20,6 +23,7 @@ class Quota(models.Model):
     """What a team may hold in a pool: without a row, nothing. A null limit is no limit.
 
     guarantee: reserved. weight: share of what is spare. cell: the GPU guarantee counts in whole nodes of so many cards.
+    until: when it returns to the values in `then`, by field, or ends if that is null.
     """
 
     KIND = "quota"
@@ -44,6 +48,8 @@ class Quota(models.Model):
             "one. 1: single cards on any node."
         ),
     )
+    until = models.DateTimeField(_("until"), null=True, editable=False, db_index=True)
+    then = models.JSONField(null=True, editable=False)
 
     class Meta:
         verbose_name, verbose_name_plural = _("quota"), _("quotas")
@@ -68,7 +74,7 @@ class Quota(models.Model):
         return self.gpu_milli_guarantee, self.cpu_milli_guarantee, self.memory_mib_guarantee
 
 
-class UserLimit(models.Model):
+class UserLimit(OfNoTeam, models.Model):
     """What one person may hold in all pools. Null means as for everyone (the row without user)."""
 
     KIND = "user_limit"
@@ -97,10 +103,6 @@ class UserLimit(models.Model):
     def public_id(self) -> str:
         return self.user.username if self.user else "everyone"
 
-    @property
-    def team_id(self) -> None:
-        return None
-
     def effective(self, everyone: "UserLimit") -> dict[str, int | None]:
         """Return {field: limit or None}, with nulls filled from `everyone`."""
         own = {name: getattr(self, name) for name in self.FIELDS}
@@ -110,6 +112,9 @@ class UserLimit(models.Model):
 class HoldingQuerySet(models.QuerySet["Holding"]):
     def live(self) -> "HoldingQuerySet":
         return self.filter(released_at__isnull=True)
+
+    def held_at(self, at: datetime) -> "HoldingQuerySet":
+        return self.filter(Q(released_at__isnull=True) | Q(released_at__gt=at), held_from__lte=at)
 
     def totals(self) -> Amounts:
         sums = self.aggregate(**{name: Coalesce(Sum(name), 0) for name in RESOURCES})
@@ -164,6 +169,7 @@ class Holding(models.Model):
             models.Index(fields=["user"], name="live_by_user", condition=Q(released_at__isnull=True)),
             models.Index(fields=["node"], name="live_by_node", condition=Q(released_at__isnull=True)),
             models.Index(fields=["gpu"], name="live_by_gpu", condition=Q(released_at__isnull=True)),
+            models.Index(fields=["released_at", "held_from"], name="held_at"),
             models.Index(fields=["team", "pool", "released_at"], name="high_by_team", condition=Q(priority__gte=2)),
         ]
 

@@ -1,8 +1,14 @@
-"""Log store: an append-only file for each task. Appends name their byte offset, so repeats are harmless."""
+"""Log store: an append-only file for each task. Appends name their byte offset, so repeats are harmless.
+
+Beside it stands when its bytes were written, as far as that is told (runtimes.log_times).
+"""
 
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
+
+from runtimes.log_times import UNKNOWN, Moment, pack_moments, times_path
 
 TASK = re.compile(r"[0-9a-f]{32}")
 READ_LIMIT = 65536
@@ -25,8 +31,8 @@ class LogStore:
         except FileNotFoundError:
             return 0
 
-    def append(self, task: str, offset: int, data: bytes) -> int:
-        """Store data at offset, return the new size. Raises ValueError for a gap."""
+    def append(self, task: str, offset: int, data: bytes, moments: Sequence[Moment] = ()) -> int:
+        """Store data at offset, return the new size. moments: when it was written. Raises ValueError for a gap."""
         path = self.path(task)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -35,10 +41,25 @@ class LogStore:
             if offset < 0 or offset > size:
                 raise ValueError(f"offset {offset} leaves a gap: the log of {task} has {size} bytes")
             fresh = memoryview(data)[size - offset :]
+            if fresh:
+                self._append_moments(path, size, offset + len(data), moments)
             while fresh:
                 size += (written := os.pwrite(fd, fresh, size))
                 fresh = fresh[written:]
             return size
+        finally:
+            os.close(fd)
+
+    def _append_moments(self, log: Path, size: int, end: int, moments: Sequence[Moment]) -> None:
+        """Note when the bytes from `size` on were written; without a word about it, that it is not known."""
+        path = times_path(log)
+        if not moments and not path.exists():
+            return
+        holds = [second for at, second in moments if at <= size]
+        kept = [(size, holds[-1] if holds else UNKNOWN), *((at, second) for at, second in moments if size < at < end)]
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(fd, pack_moments(kept))
         finally:
             os.close(fd)
 

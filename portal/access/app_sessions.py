@@ -1,4 +1,7 @@
-"""Browser access to apps: the portal issues a one-time code, which the app's host redeems for a session."""
+"""Access to apps: what a browser's session or a notebook's token opens.
+
+For a browser the portal issues a one-time code, which the app's host redeems for a session.
+"""
 
 import secrets
 from dataclasses import dataclass
@@ -8,16 +11,20 @@ from django.db import transaction
 from django.db.models.functions import Now
 
 from accounts.models import User
-from accounts.permissions import may, require
-from common.errors import NotFound
+from accounts.permissions import PERMISSIONS, may
+from common.errors import NotFound, NotPermitted
 from common.secrets import digest_secret
 from common.steady_clock import steady_now
-from jobs.models import Job, JobQuerySet, Task
+from jobs.models import Job, JobKind, JobQuerySet, Task
 from jobs.states import TaskState
 from jobs.task_access import derive_task_secret
 from notebooks.models import Notebook, NotebookQuerySet
+from portal.access.app_links import NOTEBOOK_PORT
 from portal.access.session_user import load_session_user
 from portal.models import App, AppCode, AppKind, AppSession
+from sharing.models import Share
+from sharing.shares import find_share, note_visit
+from sharing.tokens import PREFIX, find_notebook_token
 
 CODE_S, SESSION_S = 30, 12 * 3600
 WITH = ("owner", "job__team", "notebook__team", "notebook__job")
@@ -26,7 +33,7 @@ OPEN = (TaskState.STARTING, TaskState.RUNNING, TaskState.STOPPING)
 
 @dataclass(frozen=True)
 class AppGrant:
-    """What one browser may reach on an app's host.
+    """What one browser or program may reach on an app's host.
 
     task: uuid in hex, "" if none runs. authorization: header for the program. name: of job or notebook. start_path:
     page to start it. board: directory of a TensorBoard.
@@ -45,10 +52,11 @@ class AppGrant:
 def find_app(user: User, label: str) -> App:
     """Return the app. Raises NotFound if invisible to `user`, NotPermitted without the right."""
     app = App.objects.select_related(*WITH).filter(label=label).first()
+    if app is not None and _may_open(user, app):
+        return app
     if app is None or not _things_of(app).visible_to(user).filter(pk=_thing(app).pk).exists():
         raise NotFound(name=label)
-    require(user, _action(app), _thing(app).team, app.owner_id)
-    return app
+    raise NotPermitted(action=_action(app), needs=sorted(PERMISSIONS[_action(app)]))
 
 
 @transaction.atomic
@@ -91,12 +99,29 @@ def redeem_code(*, label: str, code: str, state: str) -> tuple[str, str] | None:
 
 
 def load_visit(label: str, secret: str) -> AppGrant | None:
-    """Return what the secret opens; None if unknown, signed out or no longer permitted."""
+    """Return what the secret opens; None if unknown, signed out or no longer permitted.
+
+    secret: of a browser's session, or a notebook's token.
+    """
+    return _load_by_token(label, secret) if secret.startswith(PREFIX) else _load_by_session(label, secret)
+
+
+def _load_by_token(label: str, secret: str) -> AppGrant | None:
+    token = find_notebook_token(secret)
+    app = App.objects.select_related(*WITH).filter(label=label).first() if token else None
+    if token is None or app is None or app.notebook_id != token.notebook_id or not _may_open(token.user, app):
+        return None
+    return _visit(token.user, app)
+
+
+def _load_by_session(label: str, secret: str) -> AppGrant | None:
     rows = AppSession.objects.select_related(*(f"app__{name}" for name in WITH))
     row = rows.filter(digest=digest_secret(secret), app__label=label, expires_at__gt=steady_now()).first()
     person = load_session_user(row.session_key) if row else None
     if row is None or person is None or person.pk != row.user_id or not _may_open(person, row.app):
         return None
+    if person.pk != row.app.owner_id and (share := _find_share(person, row.app)):
+        note_visit(share)
     return _visit(person, row.app)
 
 
@@ -111,13 +136,24 @@ def _things_of(app: App) -> NotebookQuerySet | JobQuerySet:
 
 
 def _action(app: App) -> str:
-    """Return the permission needed: notebooks are the owner's only, ports also the team's."""
-    return "job.enter" if app.notebook_id else "port.open"
+    """Return the permission needed: JupyterLab is the owner's only, ports are also the team's."""
+    return "job.enter" if app.notebook_id or _is_jupyter(app) else "port.open"
+
+
+def _is_jupyter(app: App) -> bool:
+    """Whether it is the port of a notebook's JupyterLab: who was let in once may have kept the secret of its task."""
+    return app.job is not None and app.job.kind == JobKind.INTERACTIVE and app.port == NOTEBOOK_PORT
 
 
 def _may_open(user: User, app: App) -> bool:
     gone = app.notebook is not None and app.notebook.deleted_at is not None
-    return not gone and may(user, _action(app), _thing(app).team, app.owner_id)
+    return not gone and (may(user, _action(app), _thing(app).team, app.owner_id) or _find_share(user, app) is not None)
+
+
+def _find_share(user: User, app: App) -> Share | None:
+    """Return the share by which a colleague opens a notebook."""
+    job = app.notebook.job if app.notebook else None
+    return find_share(user, job) if job is not None else None
 
 
 def _visit(user: User, app: App) -> AppGrant:

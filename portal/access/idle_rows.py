@@ -1,11 +1,10 @@
-"""What is held and idle, as one person may see it: outside of one's teams neither job, owner nor figures."""
+"""What is held and idle, as one person may see it: outside of one's teams neither job nor figures."""
 
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.conf import settings
 from django.db.models import Count, F, Q, QuerySet, Sum
 from django.utils import timezone
 
@@ -19,7 +18,7 @@ from monitoring.idle.requests import SNOOZES_A_DAY
 from monitoring.idle.rungs import Rung
 from monitoring.models import Exemption, IdleSnooze, IdleWatch
 from notebooks.models import Notebook
-from portal.access.redacted_rows import RedactedRow, team_ids_in_sight
+from portal.access.redacted_rows import RedactedRow, name_to_others, team_ids_in_sight
 from portal.wording.monitoring.idle import describe_act, describe_finding, describe_next
 from quotas.models import Holding
 
@@ -186,7 +185,7 @@ class _Builder:
             "evidence": watch.evidence if full else {},
         }
         if not full:
-            return IdleRow(**public, team="" if settings.TESSERA_VISIBILITY == "private" else job.team.name)
+            return IdleRow(**public, **name_to_others(job))
         return IdleRow(**public, **self._private(watch, job, tasks), exempt_until=until, exempt_reason=_reason(exempt))
 
     def _private(self, watch: IdleWatch, job: Job, tasks: list[Task]) -> dict:

@@ -1,16 +1,18 @@
 """Rows of queue, cards and nodes, with the fields of other teams' work left empty.
 
-Everybody sees the whole queue, but of other teams only team, size, state, reason code and expected end. Hidden values
-never enter the rows.
+Everybody sees the whole queue, but of other teams only size, state, reason code and expected end, and as much of whose
+it is as TESSERA_VISIBILITY tells. Hidden values never enter the rows.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
 
 from django.conf import settings
-from django.db.models import F, Q
+from django.db.models import Count, F, Q, QuerySet
 from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
@@ -38,6 +40,15 @@ from scheduler.preview.stored_forecasts import StoredForecast, load_forecasts
 
 MOST_ROWS = 5000
 
+# What is told outside a team of whose its work is, by TESSERA_VISIBILITY.
+NAMED: dict[str, tuple[str, ...]] = {"open": ("team", "owner"), "team": ("team",), "private": ()}
+
+SHOWN_OF_TASKS = (
+    *("uuid", "role", "rank", "state", "job__name", "job__state", "job__started_at", "job__time_s", "job__max_time_s"),
+    *("job__team__name", "job__user__username"),
+)
+"""Thousands of tasks are read for a map: the other columns would take as long as all else."""
+
 # Reasons without numbers and names, for other teams.
 SHORT_WORDS = {
     "ahead_in_queue": gettext_lazy("other jobs are ahead"),
@@ -63,8 +74,8 @@ SHORT_WORDS = {
 class RedactedRow:
     """Common fields of rows. full: of one's own teams; else fields marked * are empty.
 
-    own*. team: "" = not named. state: of the job, upper case. expected_end_at: by estimate or time limit. job_id*:
-    "job-412". name*. owner*: user name.
+    own*. team, owner (a user name): "" = not named. state: of the job, upper case. expected_end_at: by estimate or time
+    limit. job_id*: "job-412". name*.
     """
 
     full: bool
@@ -165,6 +176,7 @@ class CardView:
     simulated: bool
     healthy: bool
     fault: str
+    closed: bool
     enforcement: str
     evidence: str
     probed_at: datetime | None
@@ -207,13 +219,16 @@ class NodeTaskView(RedactedRow):
 
 @dataclass(frozen=True, kw_only=True)
 class NodeView:
-    """A node with its holders. maintenance: current and planned. use: of the machine itself, None if not known."""
+    """A node with its holders. maintenance: current and planned. use: of the machine itself, None if not known. at: the
+    past moment that it shows, None for now.
+    """
 
     node: Node
     cards: tuple[CardView, ...]
     tasks: tuple[NodeTaskView, ...]
     maintenance: tuple[Maintenance, ...] = ()
     use: NodeUse | None = None
+    at: datetime | None = None
 
     @property
     def cpu_held_milli(self) -> int:
@@ -226,24 +241,45 @@ class NodeView:
 
 def list_queue_rows(user: User, pool: str | None = None) -> list[QueueRow]:
     """List everybody's queued jobs by pool, in starting order; at most MOST_ROWS."""
-    waiting = _jobs(pool).filter(state=JobState.QUEUED)
-    order = ("pool__name", F("wait_position").asc(nulls_last=True), "-priority", "id")
-    rows = _queue_rows(user, waiting.order_by(*order)[:MOST_ROWS])
+    jobs = load_waiting(pool)
+    rows = build_queue_rows(user, jobs)
     if pool:
-        return list_rows_in_pool(rows, pool)
-    return sorted(rows, key=lambda row: (row.pool, row.position is None, row.position or 0))
+        return [rows[job.pk].seen_in(pool) for job in order_in_pool(jobs, pool)]
+    return sorted(rows.values(), key=lambda row: (row.pool, row.position is None, row.position or 0))
 
 
-def list_rows_in_pool(rows: Iterable[QueueRow], pool: str) -> list[QueueRow]:
-    """List those that wait in the pool, as and where they stand in its queue."""
-    there = [row.seen_in(pool) for row in rows if pool in row.pools]
-    return sorted(there, key=lambda row: (row.position is None, row.position or 0))
+def load_waiting(pool: str | None = None) -> list[Job]:
+    """Load everybody's queued jobs; at most MOST_ROWS. No row is to be told of them but by `build_queue_rows`."""
+    order = ("pool__name", F("wait_position").asc(nulls_last=True), "-priority", "id")
+    return list(_jobs(pool).filter(state=JobState.QUEUED).order_by(*order)[:MOST_ROWS])
 
 
-def list_active_rows(user: User, pool: str | None = None) -> list[QueueRow]:
-    """List everybody's active jobs by pool, oldest first; at most MOST_ROWS."""
+def order_in_pool(jobs: Iterable[Job], pool: str) -> list[Job]:
+    """Return those that wait in the pool, in its starting order."""
+    places = {job.pk: _find_position(job, pool) for job in jobs if pool in job.pool_names}
+    there = [job for job in jobs if job.pk in places]
+    return sorted(there, key=lambda job: (places[job.pk] is None, places[job.pk] or 0))
+
+
+def build_queue_rows(user: User, jobs: Iterable[Job]) -> dict[int, QueueRow]:
+    """Return {job id: its row}, in the same order."""
+    jobs, sight = list(jobs), team_ids_in_sight(user)
+    told = load_forecasts([job for job in jobs if job.state == JobState.QUEUED])
+    return {
+        job.pk: _build_queue_row(user, job, sight is None or job.team_id in sight, told.get(job.pk)) for job in jobs
+    }
+
+
+def list_active_rows(user: User, pool: str | None = None, most: int = MOST_ROWS) -> list[QueueRow]:
+    """List everybody's active jobs by pool, oldest first. most: rows."""
     active = _jobs(pool).filter(state__in=sorted(JOB_ACTIVE))
-    return _queue_rows(user, active.order_by("pool__name", "id")[:MOST_ROWS])
+    return list(build_queue_rows(user, active.order_by("pool__name", "id")[:most]).values())
+
+
+def count_active() -> Counter[str]:
+    """Return how many jobs are active in each pool, by name."""
+    rows = Job.objects.filter(state__in=sorted(JOB_ACTIVE)).order_by().values_list("pool__name")
+    return Counter(dict(rows.annotate(jobs=Count("pk"))))
 
 
 def load_gpu_slices(user: User, *, pool: str | None = None, node: str | None = None) -> list[CardView]:
@@ -251,34 +287,60 @@ def load_gpu_slices(user: User, *, pool: str | None = None, node: str | None = N
     cards = Gpu.objects.present().select_related("node", "pool").order_by("node__name", "index")
     cards = cards.filter(pool__name=pool) if pool else cards
     found = list(cards.filter(node__name=node) if node else cards)
-    return _build_cards(user, found, Holding.objects.live().filter(gpu__in=found))
+    held = list(Holding.objects.live().filter(gpu__in=found))
+    return _build_cards(user, found, held, load_tasks_of(held))
 
 
-def list_node_views(user: User, *, pool: str | None = None, name: str | None = None) -> list[NodeView]:
-    """List all nodes with cards and tasks. pool: its nodes, and those with a card of it."""
+def list_node_views(
+    user: User, *, pool: str | None = None, name: str | None = None, only_cards: bool = False
+) -> list[NodeView]:
+    """List all nodes with cards and tasks. pool: its nodes, and those with a card of it. only_cards: without tasks."""
+    nodes = filter_nodes(pool=pool or "")
+    return view_nodes(user, nodes.filter(name=name) if name else nodes, only_cards=only_cards)
+
+
+def filter_nodes(*, words: str = "", pool: str = "", state: str = "") -> QuerySet[Node]:
+    """Return nodes by name. words: a part of the name. pool: its nodes, and those with a card of it."""
     nodes = Node.objects.present().select_related("pool").order_by("name")
     if pool:
         with_cards = Gpu.objects.present().filter(pool__name=pool).values("node")
         nodes = nodes.filter(Q(pool__name=pool) | Q(pk__in=with_cards))
-    found = list(nodes.filter(name=name) if name else nodes)
-    held = list(Holding.objects.live().filter(node__in=found))
-    cards = _build_cards(
-        user,
-        Gpu.objects.present().filter(node__in=found).select_related("node", "pool").order_by("index"),
-        [row for row in held if row.gpu_id],
-    )
-    tasks, planned = _node_tasks(user, held), load_maintenance(timezone.now())
-    uses = load_node_uses(node.pk for node in found)
+    if words:
+        nodes = nodes.filter(name__icontains=words)
+    return nodes.filter(state=state) if state else nodes
+
+
+def view_nodes(user: User, nodes: Iterable[Node], *, only_cards: bool = False) -> list[NodeView]:
+    """Return nodes, which have their pools, with cards and tasks. only_cards: without tasks and use of the machines."""
+    found = list(nodes)
+    rows = Holding.objects.live().filter(node__in=found)
+    held = list(rows.filter(gpu__isnull=False) if only_cards else rows)
+    tasks_of = load_tasks_of(held)
+    cards: dict[str, list[CardView]] = defaultdict(list)
+    for card in _build_cards(user, _load_cards_of(found), [row for row in held if row.gpu_id], tasks_of):
+        cards[card.node].append(card)
+    tasks = _node_tasks(user, [] if only_cards else held, tasks_of)
+    planned = load_maintenance(timezone.now())
+    uses = {} if only_cards else load_node_uses(node.pk for node in found)
     return [
         NodeView(
             node=node,
-            cards=tuple(card for card in cards if card.node == node.name),
+            cards=tuple(cards[node.name]),
             tasks=tuple(tasks[node.pk]),
             maintenance=tuple(closed.maintenance for closed in planned if node.pk in closed.node_ids),
             use=uses.get(node.pk),
         )
         for node in found
     ]
+
+
+def _load_cards_of(nodes: list[Node]) -> list[Gpu]:
+    """Load the nodes' cards by index. They share rows of node and pool: thousands of copies would take most time."""
+    node_of = {node.pk: node for node in nodes}
+    cards = list(Gpu.objects.present().filter(node__in=nodes).prefetch_related("pool").order_by("index"))
+    for card in cards:
+        card.node = node_of[card.node_id]
+    return cards
 
 
 def team_ids_in_sight(user: User) -> set[int] | None:
@@ -290,14 +352,22 @@ def team_ids_in_sight(user: User) -> set[int] | None:
 
 def _jobs(pool: str | None) -> JobQuerySet:
     """Queued jobs without stop request, and active ones; without unused columns."""
-    jobs = Job.objects.with_names().filter(Q(stop_requested_at__isnull=True) | Q(state__in=sorted(JOB_ACTIVE)))
+    named = Job.objects.prefetch_related("team", "user", "pool")  # thousands of jobs share a few rows of these
+    jobs = named.filter(Q(stop_requested_at__isnull=True) | Q(state__in=sorted(JOB_ACTIVE)))
     return (jobs.in_pool(pool) if pool else jobs).defer("spec", "labels")
 
 
-def _queue_rows(user: User, jobs: Iterable[Job]) -> list[QueueRow]:
-    jobs, sight = list(jobs), team_ids_in_sight(user)
-    told = load_forecasts([job for job in jobs if job.state == JobState.QUEUED])
-    return [_build_queue_row(user, job, sight is None or job.team_id in sight, told.get(job.pk)) for job in jobs]
+def _find_position(job: Job, pool: str) -> int | None:
+    """Return where a waiting job stands in the queue of one of its pools; None before the first cycle."""
+    for place in job.wait_places:
+        if place["name"] == pool:
+            return place["position"]
+    return job.wait_position if job.told_pool_name == pool else None
+
+
+def find_reason(job: Job) -> str:
+    """Return the code of what a waiting job waits for first, of which everybody is told."""
+    return job.wait_reasons[0]["code"] if job.wait_reasons else "unexplained"
 
 
 def _build_queue_row(user: User, job: Job, full: bool, told: StoredForecast | None) -> QueueRow:
@@ -322,15 +392,14 @@ def _build_queue_row(user: User, job: Job, full: bool, told: StoredForecast | No
         memory_mib=request["memory_mib"],
         position=job.wait_position if waiting else None,
         of=job.wait_of if waiting else None,
-        reason=reasons[0]["code"] if reasons else "unexplained" if waiting else job.reason,
+        reason=find_reason(job) if waiting else job.reason,
         as_of=job.explained_at if waiting else None,
         **(seen if full else {}),
     )
 
 
-def _build_cards(user: User, cards: Iterable[Gpu], held: Iterable[Holding]) -> list[CardView]:
-    held, cards = list(held), list(cards)
-    sight, tasks = team_ids_in_sight(user), _tasks_of(held)
+def _build_cards(user: User, cards: list[Gpu], held: list[Holding], tasks: dict[UUID, Task]) -> list[CardView]:
+    sight = team_ids_in_sight(user)
     uses = load_task_uses(task.pk for task in tasks.values() if sight is None or task.job.team_id in sight)
     uuids: dict[int | None, str] = {card.pk: card.uuid for card in cards}
     slices: dict[int | None, list[SliceView]] = defaultdict(list)
@@ -338,18 +407,20 @@ def _build_cards(user: User, cards: Iterable[Gpu], held: Iterable[Holding]) -> l
         task = tasks[row.task]
         full = sight is None or row.team_id in sight
         activity = _read_activity(uses.get(task.pk), uuids[row.gpu_id], row.gpu_compute_percent) if full else None
-        slices[row.gpu_id].append(
-            SliceView(
-                **describe_whose(user, task.job, task.state, full),
-                memory_mib=row.gpu_memory_mib,
-                compute_percent=row.gpu_compute_percent,
-                milli=row.gpu_milli,
-                activity=activity,
-                **(_task_names(task) if full else {}),
-            )
-        )
+        slices[row.gpu_id].append(build_slice(user, row, task, task.state, full, activity=activity))
     now = load_card_uses(card.pk for card in cards)
-    return [_card(card, sorted(slices[card.pk], key=lambda part: -part.memory_mib), now.get(card.pk)) for card in cards]
+    return [build_card(card, slices[card.pk], now.get(card.pk)) for card in cards]
+
+
+def build_slice(user: User, row: Holding, task: Task, state: str, full: bool, **more: Any) -> SliceView:
+    """more: fields that the row does not have."""
+    return SliceView(
+        **{**describe_whose(user, task.job, state, full), **more},
+        memory_mib=row.gpu_memory_mib,
+        compute_percent=row.gpu_compute_percent,
+        milli=row.gpu_milli,
+        **(_task_names(task) if full else {}),
+    )
 
 
 def _read_activity(use: TaskUse | None, uuid: str, compute_percent: int) -> float | None:
@@ -360,25 +431,27 @@ def _read_activity(use: TaskUse | None, uuid: str, compute_percent: int) -> floa
     return scale_to_share(share.busy_percent, compute_percent)
 
 
-def _card(card: Gpu, slices: list[SliceView], use: CardUse | None) -> CardView:
-    same = ("uuid", "index", "model", "product", "memory_mib", "sellable_mib", "simulated", "healthy", "fault")
+def build_card(card: Gpu, slices: Iterable[SliceView], use: CardUse | None) -> CardView:
+    same = ("uuid", "index", "model", "product", "memory_mib", "sellable_mib", "simulated", "healthy")
     more = ("enforcement", "evidence", "probed_at", "numa")
     return CardView(
         **{name: getattr(card, name) for name in (*same, *more)},
+        fault=card.why_out,
+        closed=bool(card.closed),
         node=card.node.name,
         pool=card.pool.name,
         shared=card.shared,
         max_slices=card.max_slices,
         allows_mps=card.pool.allows_mps,
-        slices=tuple(slices),
+        slices=tuple(sorted(slices, key=lambda part: -part.memory_mib)),
         use=use,
     )
 
 
-def _node_tasks(user: User, held: list[Holding]) -> dict[int, list[NodeTaskView]]:
+def _node_tasks(user: User, held: list[Holding], tasks: dict[UUID, Task]) -> dict[int, list[NodeTaskView]]:
     """Return {node id: tasks}, oldest first."""
-    sight, tasks = team_ids_in_sight(user), _tasks_of(held)
-    rows: dict[tuple[int, object], list[Holding]] = defaultdict(list)
+    sight = team_ids_in_sight(user)
+    rows: dict[tuple[int, UUID], list[Holding]] = defaultdict(list)
     for row in sorted(held, key=lambda row: row.pk):
         rows[row.node_id, row.task].append(row)
     views: dict[int, list[NodeTaskView]] = defaultdict(list)
@@ -397,21 +470,27 @@ def _node_tasks(user: User, held: list[Holding]) -> dict[int, list[NodeTaskView]
     return views
 
 
-def _tasks_of(held: Iterable[Holding]) -> dict:
+def load_tasks_of(held: Iterable[Holding]) -> dict[UUID, Task]:
+    """Return the tasks that hold these, {uuid: task}, with what rows show of their jobs."""
     tasks = Task.objects.filter(uuid__in={row.task for row in held})
-    named = tasks.select_related("job__team", "job__user").defer("job__spec", "job__gang", "job__labels")
-    return {task.uuid: task for task in named}
+    return {task.uuid: task for task in tasks.select_related("job__team", "job__user").only(*SHOWN_OF_TASKS)}
 
 
 def _task_names(task: Task) -> dict:
     return {"task": str(task.uuid), "role": task.role, "rank": task.rank}
 
 
+def name_to_others(job: Job) -> dict[str, str]:
+    """Return what people outside its team are told of whose a job is: the only place that shows or hides it."""
+    names = {"team": job.team.name, "owner": job.user.username}
+    return {name: names[name] for name in NAMED[settings.TESSERA_VISIBILITY]}
+
+
 def describe_whose(user: User, job: Job, state: str, full: bool) -> dict:
-    """Return the fields of RedactedRow: the only place that shows or hides names."""
+    """Return the fields of RedactedRow."""
     public = {"full": full, "state": state, "expected_end_at": expected_end(job)}
     if not full:
-        return {**public, "team": "" if settings.TESSERA_VISIBILITY == "private" else job.team.name}
+        return {**public, **name_to_others(job)}
     names = {"team": job.team.name, "job_id": job.public_id, "name": job.name, "owner": job.user.username}
     return {**public, **names, "own": job.user_id == user.pk}
 

@@ -1,15 +1,16 @@
 """Access to running tasks by terminal, SSH and ports.
 
-Only the owner enters, while a member or lead of the team. Unknown and forbidden names get the same answer.
+Only the owner enters, and colleagues to whom the owner opened it, while members or leads of the team: sharing.shares
+decides. Unknown and forbidden names get the same answer.
 """
 
 import re
 from dataclasses import dataclass
 
 from django.db import transaction
+from django.db.models import Q
 
 from accounts.models import User
-from accounts.permissions import may
 from common.errors import Conflict, NotFound
 from common.locks import lock_rows
 from events.record_and_publish import record
@@ -17,6 +18,7 @@ from jobs.lifecycle import lock_job
 from jobs.models import Job, Task
 from jobs.states import HOLDING, TaskState
 from notebooks.models import Notebook
+from sharing.shares import may_enter
 
 SHELL = """[ -z "$NOTEBOOK_FOLDER" ] || cd "$HOME/$NOTEBOOK_FOLDER"
 command -v bash >/dev/null 2>&1 || exec sh -l
@@ -51,7 +53,7 @@ def find_task_access(user: User, name: str) -> TaskAccess:
     Raises NotFound if there is none to enter, Conflict("not_running", name, state).
     """
     job, role, rank, notebook = _job(user, name)
-    if job is None or not may(user, "job.enter", job.team, job.user_id):
+    if job is None or not may_enter(user, job):
         raise NotFound(name=name)
     place = {"role": role, "rank": rank} if role else {}
     task = job.newest_tasks.filter(**place).order_by("rank").first()
@@ -68,7 +70,7 @@ def find_refusal(user_id: int, task: str) -> str:
     row = Task.objects.filter(uuid=task, state__in=HOLDING).select_related("job__team").first()
     if row is None:
         return "ended"
-    return "" if user and may(user, "job.enter", row.job.team, row.job.user_id) else "revoked"
+    return "" if user and may_enter(user, row.job) else "revoked"
 
 
 @transaction.atomic
@@ -94,8 +96,8 @@ def _job(user: User, name: str) -> tuple[Job | None, str, int, Notebook | None]:
         job = Job.objects.visible_to(user).select_related("team").filter(pk=int(found[1])).first()
         return job, found[2] or "", int(found[3] or 0), None
     found = NOTEBOOK_ID.fullmatch(name)
-    which = {"pk": int(found[1])} if found else {"name": name}
-    notebook = Notebook.objects.live().filter(user=user, **which).select_related("job__team").first()
+    which = Q(pk=int(found[1])) & (Q(user=user) | Q(job__shares__user=user)) if found else Q(user=user, name=name)
+    notebook = Notebook.objects.live().filter(which).select_related("job__team").first()
     if notebook and not notebook.is_started:
         raise Conflict("not_running", name=name, state=notebook.state.lower())
     return notebook.job if notebook else None, "", 0, notebook

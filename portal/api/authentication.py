@@ -12,6 +12,7 @@ from cluster.agents import KEY, find_agent
 from cluster.models import Agent
 from common.errors import NotPermitted, NotSignedIn
 from common.secrets import digest_secret
+from portal.access.request_origin import mark_origin
 
 SCHEME = "bearer"
 
@@ -27,6 +28,7 @@ class TokenAuthentication(BaseAuthentication):
         if token is None:
             raise NotSignedIn("bad_token")
         note_use(token)
+        mark_origin(token.user, request._request, via=token.prefix)
         _speak_language_of(token.user, request)
         return token.user, token
 

@@ -17,6 +17,8 @@ PARTS = {
     "notebook_id": {"type": "string", "pattern": r"^nb-[1-9][0-9]{0,17}$"},
     "job_id": {"type": "string", "pattern": r"^job-[1-9][0-9]{0,17}$"},
     "name": {"type": "string", "pattern": r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"},
+    "person": {"type": "string", "pattern": r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"},
+    "pool": {"type": "string", "pattern": r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"},
     "uuid": {"type": "string", "pattern": r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"},
     "digest": {"type": "string", "pattern": r"^sha256:[0-9a-f]{64}$"},
     "upload_id": {"type": "string", "format": "uuid"},
@@ -31,8 +33,11 @@ PARTS = {
     "login_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
     "exemption_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
     "idle_rule_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
+    "announcement_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
     "price_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
+    "notebook_token_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
     "token_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
+    "view_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
     "key_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
 }
 WORDS = {
@@ -85,6 +90,7 @@ class Problem(serializers.Serializer):
     detail = serializers.CharField()
     instance = serializers.CharField(required=False)
     code = serializers.CharField()
+    help = serializers.CharField(help_text="Address of the documents' entry about the code")
     params = serializers.DictField(required=False)
     request_id = serializers.CharField(allow_blank=True)
     errors = FieldProblem(many=True, required=False)  # type: ignore[assignment]
@@ -178,7 +184,8 @@ class SessionScheme(OpenApiAuthenticationExtension):
 def add_job_file(result: dict[str, Any], **_: Any) -> dict[str, Any]:
     """Add the components that JOB_FILE and JOB_CHANGE name: a hook of drf-spectacular, after that for enums."""
     whole = job_schema(yaml=False)
-    some = {"type": "object", "properties": {key: whole["properties"][key] for key in CHANGEABLE}}
+    keys = (*CHANGEABLE, "labels")
+    some = {"type": "object", "properties": {key: whole["properties"][key] for key in keys}}
     change = some | {"additionalProperties": False, "minProperties": 1}
     schemas = {**result["components"]["schemas"], "JobFile": whole, "JobChange": change}
     result["components"]["schemas"] = dict(sorted(schemas.items()))

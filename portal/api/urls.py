@@ -3,11 +3,11 @@
 from django.urls import path, re_path, register_converter
 from django.urls.converters import StringConverter
 
-from portal.api import about
-from portal.api.cluster import agents, health, maintenance, nodes, pools, quotas
-from portal.api.events import events, notices, webhooks
+from portal.api import about, search
+from portal.api.cluster import agents, health, maintenance, nodes, pools, quota_writes, quotas, replay
+from portal.api.events import audit, events, notices, webhooks
 from portal.api.files import files, uploads
-from portal.api.jobs import code_uploads, efficiency, images, jobs, logs, plans
+from portal.api.jobs import code_uploads, efficiency, images, jobs, logs, plans, saved_views, shares
 from portal.api.monitoring import (
     alert_rules,
     alerts,
@@ -25,7 +25,8 @@ from portal.api.monitoring import (
     waits,
 )
 from portal.api.notebooks import notebooks
-from portal.api.people import me, ssh_keys
+from portal.api.notebooks import tokens as notebook_tokens
+from portal.api.people import announcements, me, people, ssh_keys, teams
 
 
 class NotebookId(StringConverter):
@@ -70,6 +71,8 @@ urlpatterns = [
     path("me/tokens/<number:token_id>", me.TokenDetail.as_view(), name="api-token"),
     path("me/ssh-keys", ssh_keys.SshKeys.as_view(), name="api-ssh-keys"),
     path("me/ssh-keys/<number:key_id>", ssh_keys.SshKeyDetail.as_view(), name="api-ssh-key"),
+    path("me/views", saved_views.SavedViews.as_view(), name="api-views"),
+    path("me/views/<number:view_id>", saved_views.SavedViewDetail.as_view(), name="api-view"),
     path("idle", idle.IdleList.as_view(), name="api-idle"),
     path("idle/<job:job_id>:snooze", idle.IdleSnooze.as_view(), name="api-idle-snooze"),
     path("idle/<job:job_id>:nudge", idle.IdleNudge.as_view(), name="api-idle-nudge"),
@@ -92,12 +95,22 @@ urlpatterns = [
     path("jobs/<job:job_id>/events", jobs.JobEvents.as_view(), name="api-job-events"),
     path("jobs/<job:job_id>/tasks", jobs.JobTasks.as_view(), name="api-job-tasks"),
     path("jobs/<job:job_id>/metrics", metrics.JobMetrics.as_view(), name="api-job-metrics"),
+    path("jobs/<job:job_id>/shares", shares.JobShares.as_view(), name="api-job-shares"),
+    path("jobs/<job:job_id>/shares/<called:person>", shares.JobShare.as_view(), name="api-job-share"),
     path("jobs/<job:job_id>/wait", jobs.JobWait.as_view(), name="api-job-wait"),
     path("jobs/<job:job_id>/efficiency", efficiency.JobEfficiency.as_view(), name="api-job-efficiency"),
     path("jobs/<job:job_id>/levers", plans.JobLevers.as_view(), name="api-job-levers"),
     path("jobs:plan", plans.JobsPlan.as_view(), name="api-jobs-plan"),
     path("jobs:stop", jobs.JobsStop.as_view(), name="api-jobs-stop"),
     path("jobs:retry", jobs.JobsRetry.as_view(), name="api-jobs-retry"),
+    path("announcements", announcements.AnnouncementList.as_view(), name="api-announcements"),
+    path(
+        "announcements/<number:announcement_id>",
+        announcements.AnnouncementDetail.as_view(),
+        name="api-announcement",
+    ),
+    path("search", search.Search.as_view(), name="api-search"),
+    path("audit", audit.AuditLog.as_view(), name="api-audit"),
     path("events", events.Events.as_view(), name="api-events"),
     path("notices", notices.Notices.as_view(), name="api-notices"),
     path("notices:read", notices.ReadNotices.as_view(), name="api-notices-read"),
@@ -126,6 +139,16 @@ urlpatterns = [
     ),
     path("notebooks", notebooks.NotebookList.as_view(), name="api-notebooks"),
     path("notebooks/<api_notebook:notebook_id>", notebooks.NotebookDetail.as_view(), name="api-notebook"),
+    path(
+        "notebooks/<api_notebook:notebook_id>/tokens",
+        notebook_tokens.NotebookTokens.as_view(),
+        name="api-notebook-tokens",
+    ),
+    path(
+        "notebooks/<api_notebook:notebook_id>/tokens/<number:notebook_token_id>",
+        notebook_tokens.NotebookTokenDetail.as_view(),
+        name="api-notebook-token",
+    ),
     path("notebooks/<api_notebook:notebook_id>:start", notebooks.NotebookStart.as_view(), name="api-notebook-start"),
     path("notebooks/<api_notebook:notebook_id>:stop", notebooks.NotebookStop.as_view(), name="api-notebook-stop"),
     path("notebooks/<api_notebook:notebook_id>:clone", notebooks.NotebookClone.as_view(), name="api-notebook-clone"),
@@ -171,6 +194,14 @@ urlpatterns = [
     path("agents/<called:name>:logs", agents.AgentLogs.as_view(), name="api-agent-logs"),
     path("maintenance", maintenance.MaintenanceList.as_view(), name="api-maintenance-list"),
     path("maintenance/<number:maintenance_id>", maintenance.MaintenanceDetail.as_view(), name="api-maintenance"),
+    path("people", people.PersonList.as_view(), name="api-people"),
+    path("people:invite", people.PersonInvite.as_view(), name="api-people-invite"),
+    path("people/<called:name>", people.PersonDetail.as_view(), name="api-person"),
+    path("people/<called:name>:link", people.PersonLink.as_view(), name="api-person-link"),
+    path("teams", teams.TeamList.as_view(), name="api-teams"),
+    path("teams/<called:name>", teams.TeamDetail.as_view(), name="api-team"),
+    path("teams/<called:name>/members", teams.MemberList.as_view(), name="api-members"),
+    path("teams/<called:name>/members/<called:person>", teams.MemberDetail.as_view(), name="api-member"),
     path("teams/<called:name>/metrics", metrics.TeamMetrics.as_view(), name="api-team-metrics"),
     path("prices", prices.PriceList.as_view(), name="api-prices"),
     path("prices/<number:price_id>", prices.PriceDetail.as_view(), name="api-price"),
@@ -182,7 +213,12 @@ urlpatterns = [
     path("reports/waits", waits.WaitReportView.as_view(), name="api-report-waits"),
     path("usage", usage.Usage.as_view(), name="api-usage"),
     path("quotas", quotas.Quotas.as_view(), name="api-quotas"),
+    path("quotas:save", quota_writes.QuotasSave.as_view(), name="api-quotas-save"),
+    path("quotas/<called:name>/<called:pool>", quota_writes.QuotaDetail.as_view(), name="api-quota"),
+    path("limits", quota_writes.LimitList.as_view(), name="api-limits"),
+    path("limits/<called:name>", quota_writes.LimitDetail.as_view(), name="api-limit"),
     path("queue", nodes.QueueView.as_view(), name="api-queue"),
+    path("cluster/replay", replay.ReplayView.as_view(), name="api-replay"),
     path("capacity", nodes.Capacity.as_view(), name="api-capacity"),
     path("version", about.Version.as_view(), name="api-version"),
     path("openapi.json", about.Description.as_view(), name="api-openapi"),

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable
-from decimal import Decimal, InvalidOperation
 
 from django import forms
 from django.core.exceptions import ValidationError
@@ -10,8 +9,8 @@ from django.core.exceptions import ValidationError
 from common.errors import FieldError, InvalidInput
 from common.resources import duration_text, memory_text, parse_cpu, parse_duration, parse_memory
 from portal.wording.errors import describe_field_error
+from quotas.amounts import cards_text, parse_cards
 
-MOST_CARDS = 1_000_000
 MONEY = re.compile(r"[0-9]{1,7}(\.[0-9]{1,3})?")
 
 
@@ -75,31 +74,12 @@ def duration(**named) -> AmountField:
     return AmountField(read=parse_duration, write=duration_text, **named)
 
 
-def parse_cards(text: str) -> int:
-    """Parse to thousandths. Raises InvalidInput."""
-    try:
-        over, _slash, under = text.partition("/")
-        number = Decimal(over) / (Decimal(under) if under else 1)
-        milli = number * 1000
-    except (InvalidOperation, ZeroDivisionError):
-        raise _bad("bad_cards", text) from None
-    if not number.is_finite() or number < 0 or number > MOST_CARDS or milli != int(milli):
-        raise _bad("bad_cards", text)
-    return int(milli)
-
-
 def parse_money(text: str) -> int:
     """Parse to thousandths. Raises InvalidInput."""
     if not MONEY.fullmatch(text):
         raise _bad("bad_money", text)
     whole, _point, part = text.partition(".")
     return 1000 * int(whole) + int(part.ljust(3, "0"))
-
-
-def cards_text(milli: int) -> str:
-    """Format thousandths exactly, as `parse_cards` reads them."""
-    whole, rest = divmod(milli, 1000)
-    return f"{whole}.{rest:03}".rstrip("0") if rest else str(whole)
 
 
 def _bad(code: str, text: str) -> InvalidInput:

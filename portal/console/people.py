@@ -11,13 +11,21 @@ from django.http import HttpRequest
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from accounts.models import Membership, PlatformRole, Team, User
-from accounts.services import create_team, create_user, make_login_link, readmit_person, suspend_person
+from accounts.directory import (
+    change_person,
+    change_team,
+    create_person,
+    create_sign_in_link,
+    create_team_by,
+    readmit_person,
+    remove_member,
+    set_member,
+    suspend_person,
+)
+from accounts.models import Membership, Team, User
 from common.errors import NameTaken, PlatformError
-from events.record_and_publish import publish_recheck
 from portal.forms import bind
 from portal.wording.errors import describe_error
-from quotas.models import load_parents, team_chain
 
 
 class UserForm(forms.ModelForm):
@@ -52,23 +60,26 @@ class UserForm(forms.ModelForm):
 
     def clean(self) -> dict:
         given = super().clean() or {}
-        if self.instance.pk and self.instance.pk == self.actor.pk:
-            if given.get("suspended"):
-                self.add_error("suspended", _("You cannot suspend yourself. Ask another admin."))
-            if given.get("platform_role") != PlatformRole.ADMIN:
-                self.add_error("platform_role", _("You cannot give up your own role. Ask another admin."))
         if self.instance.pk and not given.get("uid"):
             self.add_error("uid", _("Enter a number: this person already has files."))
         return given
 
     def _post_clean(self) -> None:
         super()._post_clean()
-        if not self.instance.pk and not self.errors:
-            rehearse(self, lambda: create_user(**pick_user_fields(self.cleaned_data)))
+        if not self.errors:
+            rehearse(self, self.store)
 
-
-def pick_user_fields(given: dict) -> dict:
-    return {name: given[name] for name in ("username", "full_name", "email", "uid", "platform_role")}
+    def store(self) -> User:
+        """Create or change the person, then suspend or readmit. Raises what the services raise."""
+        given = {name: self.cleaned_data[name] for name in ("full_name", "email", "uid", "platform_role")}
+        if self.instance.pk:
+            user = change_person(actor=self.actor, user=User.objects.get(pk=self.instance.pk), **given)
+        else:
+            user = create_person(actor=self.actor, username=self.cleaned_data["username"], **given)
+        if self.cleaned_data["suspended"] == user.is_active:
+            let_in_or_out = suspend_person if user.is_active else readmit_person
+            let_in_or_out(actor=self.actor, user=user)
+        return user
 
 
 def rehearse(form: forms.BaseForm, act: Callable[[], object]) -> None:
@@ -93,11 +104,18 @@ def free_name(model: type[Model], field: str, name: str) -> str:
     return name
 
 
-def save_memberships(formset: forms.BaseFormSet) -> None:
-    """Save memberships, and recheck the rights of the users' open sockets."""
-    rows = formset.save()  # type: ignore[attr-defined]
-    for row in [*rows, *formset.deleted_objects]:  # type: ignore[attr-defined]
-        publish_recheck(row.user_id)
+def save_memberships(actor: User, formset: forms.BaseFormSet) -> None:
+    """Save memberships by the services that the API uses, too."""
+    rows = formset.save(commit=False)  # type: ignore[attr-defined]
+    gone = list(formset.deleted_objects)  # type: ignore[attr-defined]
+    for before in Membership.objects.filter(pk__in=[row.pk for row in rows]).select_related("user", "team"):
+        row = next(row for row in rows if row.pk == before.pk)
+        if (row.user_id, row.team_id) != (before.user_id, before.team_id):
+            gone.append(before)
+    for row in gone:
+        remove_member(actor=actor, team=row.team, user=row.user)
+    for row in rows:
+        set_member(actor=actor, team=row.team, user=row.user, role=row.role)
 
 
 class MembershipInline(admin.TabularInline):
@@ -141,19 +159,12 @@ class UserAdmin(admin.ModelAdmin):
         return False
 
     def save_model(self, request: HttpRequest, obj: User, form: UserForm, change: bool) -> None:
-        given = form.cleaned_data
-        if not change:
-            become(obj, create_user(**pick_user_fields(given)))
-        obj.save()
-        if given["suspended"] != (obj.suspended_at is not None):
-            let_in_or_out = suspend_person if given["suspended"] else readmit_person
-            let_in_or_out(actor=form.actor, user=obj)
-        publish_recheck(obj.pk)
+        become(obj, form.store())
 
     def save_formset(
         self, request: HttpRequest, form: forms.BaseForm, formset: forms.BaseFormSet, change: bool
     ) -> None:
-        save_memberships(formset)
+        save_memberships(request.user, formset)  # type: ignore[arg-type]
 
     @admin.display(description=gettext_lazy("teams"))
     def team_names(self, user: User) -> str:
@@ -166,7 +177,7 @@ class UserAdmin(admin.ModelAdmin):
     @admin.action(description=gettext_lazy("Create a one-time sign-in link"), permissions=["change"])
     def make_links(self, request: HttpRequest, people: QuerySet[User]) -> None:
         for user in people.filter(suspended_at__isnull=True):
-            url = settings.TESSERA_PUBLIC_URL + make_login_link(user=user)
+            url = settings.TESSERA_PUBLIC_URL + create_sign_in_link(actor=request.user, user=user)  # type: ignore[arg-type]
             words = _("Send this only to %(name)s. It is shown once: %(url)s")
             messages.success(request, words % {"name": user.username, "url": url})
 
@@ -188,6 +199,9 @@ class UserAdmin(admin.ModelAdmin):
 
 
 class TeamForm(forms.ModelForm):
+    """The view sets `actor`."""
+
+    actor: User
     gid = forms.IntegerField(
         label=gettext_lazy("gid"),
         min_value=1000,
@@ -208,16 +222,17 @@ class TeamForm(forms.ModelForm):
             raise forms.ValidationError(_("Enter a number: this team already has files."))
         return gid
 
-    def clean_parent(self) -> Team | None:
-        parent = self.cleaned_data["parent"]
-        if parent and self.instance.pk and self.instance.pk in team_chain(parent.pk, load_parents()):
-            raise forms.ValidationError(_("A team cannot be below itself. Choose another parent."))
-        return parent
-
     def _post_clean(self) -> None:
         super()._post_clean()
-        if not self.instance.pk and not self.errors:
-            rehearse(self, lambda: create_team(**self.cleaned_data))
+        if not self.errors:
+            rehearse(self, self.store)
+
+    def store(self) -> Team:
+        """Create or change the team. Raises what the services raise."""
+        given = {name: self.cleaned_data[name] for name in ("title", "gid", "parent")}
+        if self.instance.pk:
+            return change_team(actor=self.actor, team=Team.objects.get(pk=self.instance.pk), **given)
+        return create_team_by(actor=self.actor, name=self.cleaned_data["name"], **given)
 
 
 class TeamAdmin(admin.ModelAdmin):
@@ -230,6 +245,10 @@ class TeamAdmin(admin.ModelAdmin):
         counted = super().get_queryset(request).annotate(people=Count("memberships"))
         return counted.select_related("parent")
 
+    def get_form(self, request: HttpRequest, *args, **named):
+        form = super().get_form(request, *args, **named)
+        return type(form.__name__, (form,), {"actor": request.user})
+
     def get_readonly_fields(self, request: HttpRequest, obj: Team | None = None) -> tuple[str, ...]:
         return ("name",) if obj else ()
 
@@ -237,15 +256,12 @@ class TeamAdmin(admin.ModelAdmin):
         return False
 
     def save_model(self, request: HttpRequest, obj: Team, form: TeamForm, change: bool) -> None:
-        if change:
-            obj.save()
-            return
-        become(obj, create_team(**form.cleaned_data))
+        become(obj, form.store())
 
     def save_formset(
         self, request: HttpRequest, form: forms.BaseForm, formset: forms.BaseFormSet, change: bool
     ) -> None:
-        save_memberships(formset)
+        save_memberships(request.user, formset)  # type: ignore[arg-type]
 
     @admin.display(description=gettext_lazy("members"), ordering="people")
     def member_count(self, team: Team) -> int:

@@ -17,13 +17,13 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from accounts.models import User
-from cluster.capacity import pool_total
 from common.errors import NotFound
 from common.resources import show_cpu, show_gpu, show_memory
 from events.models import Event
 from portal.console.fields import cards, cores, memory
 from portal.console.machines import KeptAdmin
 from portal.console.people import rehearse
+from portal.wording.changes import describe_return, list_changes
 from quotas.models import RESOURCES, Amounts, Holding, Quota, UserLimit, add_amounts, list_subtree, load_parents
 from quotas.services import get_default_limit, save_quota, save_user_limit
 
@@ -79,7 +79,7 @@ class QuotaForm(ServiceForm):
         )
 
     def store(self, row: Quota) -> None:
-        save_quota(actor=self.actor, quota=row, pool_total=pool_total(row.pool))
+        save_quota(actor=self.actor, quota=row)
 
 
 class UserLimitForm(ServiceForm):
@@ -133,7 +133,7 @@ class QuotaAdmin(LedgerAdmin):
     search_fields = ("team__name", "pool__name")
     list_select_related = ("team", "pool")
     fieldsets = (
-        (None, {"fields": ("team", "pool"), "description": GUARANTEE_HELP}),
+        (None, {"fields": ("team", "pool", "returns"), "description": GUARANTEE_HELP}),
         (gettext_lazy("GPU"), {"fields": (("gpu_milli_guarantee", "gpu_milli_limit"),)}),
         (gettext_lazy("CPU"), {"fields": (("cpu_milli_guarantee", "cpu_milli_limit"),)}),
         (gettext_lazy("Memory"), {"fields": (("memory_mib_guarantee", "memory_mib_limit"),)}),
@@ -143,10 +143,10 @@ class QuotaAdmin(LedgerAdmin):
     def get_fieldsets(self, request: HttpRequest, obj: Quota | None = None):
         if self.has_change_permission(request, obj):
             return self.fieldsets
-        return ((None, {"fields": ("team", "pool", "gpu", "whole", "cpu", "memory", "weight")}),)
+        return ((None, {"fields": ("team", "pool", "returns", "gpu", "whole", "cpu", "memory", "weight")}),)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Quota | None = None) -> tuple[str, ...]:
-        shown = ("gpu", "whole", "cpu", "memory")
+        shown = ("returns", "gpu", "whole", "cpu", "memory")
         return ("team", "pool", *shown) if obj else shown
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Quota]:
@@ -155,6 +155,10 @@ class QuotaAdmin(LedgerAdmin):
     @admin.display(description=gettext_lazy("GPU: used of limit"))
     def gpu(self, quota: Quota) -> str:
         return quota_bar(quota, "gpu_milli")
+
+    @admin.display(description=gettext_lazy("until"))
+    def returns(self, quota: Quota) -> str:
+        return describe_return(quota) or "–"
 
     @admin.display(description=gettext_lazy("whole nodes"))
     def whole(self, quota: Quota) -> str:
@@ -251,26 +255,4 @@ def text_bar(used: int, limit: int | None) -> str:
 
 def changes_of(row: Quota | UserLimit) -> list[Change]:
     events = Event.objects.filter(kind=row.KIND, object_id=row.pk).order_by("-seq")
-    return [
-        Change(
-            event.at,
-            event.actor,
-            field_label(row, name),
-            shown(name, event.params["from"].get(name)),
-            shown(name, value),
-        )
-        for event in events
-        for name, value in event.params.get("to", {}).items()
-    ]
-
-
-def field_label(row: Quota | UserLimit, name: str) -> str:
-    return str(row._meta.get_field(name).verbose_name)
-
-
-def shown(name: str, value: int | None) -> str:
-    """Format a stored number in its unit."""
-    if value is None:
-        return "–"
-    show = next((show for resource, show in SHOWS.items() if name.startswith(resource)), str)
-    return show(value)
+    return [Change(event.at, event.actor, *change) for event in events for change in list_changes(event)]

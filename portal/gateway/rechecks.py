@@ -15,6 +15,7 @@ from channels.layers import get_channel_layer
 from django.db import DatabaseError
 
 from accounts.models import Membership, SshKey, User
+from sharing.models import NotebookToken, Share
 
 log = logging.getLogger("tessera.gateway")
 
@@ -90,12 +91,14 @@ class Rechecks:
 
 
 def load_rights(user_ids: Collection[int]) -> dict[int, Hashable]:
-    """Return by person what decides their access: whether they are suspended, their teams and roles, and their keys."""
+    """Return by person what decides their access: whether they are suspended, their roles, keys, tokens and shares."""
     parts: defaultdict[int, list[tuple]] = defaultdict(list)
     people = User.objects.filter(pk__in=user_ids).values_list("pk", "suspended_at")
     roles = Membership.objects.filter(user__in=user_ids).order_by("pk").values_list("user", "team", "role")
     keys = SshKey.objects.live().filter(user__in=user_ids).order_by("pk").values_list("user", "pk")
-    for rows in (people, roles, keys):
+    tokens = NotebookToken.objects.live().filter(user__in=user_ids).order_by("pk").values_list("user", "pk")
+    shares = Share.objects.filter(user__in=user_ids).order_by("pk").values_list("user", "pk")
+    for rows in (people, roles, keys, tokens, shares):
         for user_id, *part in rows:
             parts[user_id].append(tuple(part))
     return {user_id: tuple(found) for user_id, found in parts.items()}

@@ -1,13 +1,15 @@
 """Stream one log to a browser, no faster than it acknowledges.
 
 Sends {"log": uuid, "offset": n, "next": m, "data": text}, at last {"log": uuid, "ended": true}. Offsets are bytes;
-`data` never splits a UTF-8 sequence, and invalid bytes become U+FFFD.
+`data` never splits a UTF-8 sequence, and invalid bytes become U+FFFD. Of a log that is followed from near its end, the
+first piece has the number of its first line: {"line": n}.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
 
 from portal.live.rights import is_ended
+from runtimes.log_reading import LogReader, open_tail
 from runtimes.log_store import LogStore
 
 POLL_S = 0.15
@@ -15,7 +17,6 @@ ASK_EVERY = 10  # empty polls between checks for the task's end
 ACK_WITHIN_S = 60
 # JSON may need six characters for a byte (\u001b); messages stay below 256 KiB.
 MOST_BYTES = 40 * 1024
-LINE_WITHIN = 4096
 
 
 class LogTail:
@@ -24,7 +25,7 @@ class LogTail:
         self.store, self.task, self.offset, self.send = store, task, offset, send
         self.running: asyncio.Task | None = None
         self._acked = asyncio.Event()
-        self._cut = False
+        self._line = 0
 
     def acknowledge(self, offset: int) -> None:
         if offset >= self.offset:
@@ -53,14 +54,16 @@ class LogTail:
     async def _send_next(self, whole: bool) -> bool:
         """Send the next piece, if any. whole: nothing follows, so send a broken last character too."""
         data, _ = await asyncio.to_thread(self.store.read, self.task, self.offset, MOST_BYTES)
+        if len(data) == MOST_BYTES:
+            data = data[: data.rfind(b"\n") + 1] or data
         if not whole:
             data = data[: len(data) - open_tail(data)]
         if not data:
             return False
         piece = {"log": self.task, "offset": self.offset, "next": self.offset + len(data)}
         piece["data"] = data.decode("utf-8", "replace")
-        if self._cut:
-            piece["cut"], self._cut = True, False
+        if self._line:
+            piece["line"], self._line = self._line, 0
         self.offset += len(data)
         self._acked.clear()
         await self.send(piece)
@@ -68,26 +71,7 @@ class LogTail:
 
     def _start_near_end(self) -> int:
         """Return a line start about `-offset` bytes before the end."""
-        start = max(self.store.size(self.task) + self.offset, 0)
-        if start == 0:
-            return 0
-        self._cut = True
-        head, _ = self.store.read(self.task, start, LINE_WITHIN)
-        newline = head.find(b"\n")
-        return start + (newline + 1 if newline >= 0 else leading_rest(head))
-
-
-def open_tail(data: bytes) -> int:
-    """Count trailing bytes of an incomplete UTF-8 sequence: 0 to 3."""
-    for back in range(1, min(3, len(data)) + 1):
-        byte = data[-back]
-        if byte & 0xC0 == 0x80:
-            continue
-        length = 2 if byte & 0xE0 == 0xC0 else 3 if byte & 0xF0 == 0xE0 else 4 if byte & 0xF8 == 0xF0 else 1
-        return back if length > back else 0
-    return 0
-
-
-def leading_rest(data: bytes) -> int:
-    """Count leading bytes that continue a UTF-8 sequence: 0 to 3."""
-    return next((i for i, byte in enumerate(data[:4]) if byte & 0xC0 != 0x80), 0)
+        log = LogReader(self.store, self.task)
+        start = log.align(log.size + self.offset)
+        self._line = log.count_line(start)
+        return start

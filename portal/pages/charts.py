@@ -11,6 +11,8 @@ from django.utils.translation import gettext_lazy
 
 HOUR_S = 3600
 HOURS = {1: gettext_lazy("1 h"), 6: gettext_lazy("6 h"), 24: gettext_lazy("24 h")}
+LONGER = {7 * 24: gettext_lazy("7 d"), 30 * 24: gettext_lazy("30 d"), 365 * 24: gettext_lazy("1 y")}
+"""Of what is there for ever, such as a machine."""
 
 
 @dataclass(frozen=True)
@@ -232,7 +234,7 @@ def chart_team(name: str) -> ChartSet:
 def list_ranges(begin: datetime | None = None, end: datetime | None = None) -> list[Range]:
     """Offer what is shorter than all that there is to see, and all of it. begin: None where that is not known."""
     if begin is None:
-        return [Range(hours * HOUR_S, words, chosen=hours == 1) for hours, words in HOURS.items()]
+        return [Range(hours * HOUR_S, words, chosen=hours == 1) for hours, words in (HOURS | LONGER).items()]
     lasted_s = ((end or timezone.now()) - begin).total_seconds()
     shorter = [hours for hours in HOURS if hours * HOUR_S < lasted_s]
     chosen = 0 if end or len(shorter) < 2 else shorter[1]

@@ -1,4 +1,4 @@
-"""Sign-in guard, safe redirects and client addresses."""
+"""Sign-in guard and safe redirects."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -25,8 +25,3 @@ def safe_path(wanted: str) -> str:
     """Return `wanted` if a path of this portal, else "/"."""
     same_origin = wanted.startswith("/") and url_has_allowed_host_and_scheme(wanted, allowed_hosts=None)
     return wanted if same_origin else "/"
-
-
-def address_of(request: HttpRequest) -> str:
-    """Return the client's IP address; proxy headers are the web server's task."""
-    return request.META.get("REMOTE_ADDR", "")

@@ -1,29 +1,54 @@
 """URLs of the pages, each in the access table of tests/portal/test_doors.py."""
 
-from django.urls import path
+from django.urls import path, re_path
 
 from cluster.nodes import cordon_node, drain_node, uncordon_node
 from jobs.control import hold_job, release_job, retry_job, stop_job
 from monitoring.alerts.actions import confirm_action, undo_action
-from portal.pages import apps, frame, home, terminal
-from portal.pages.account import notices, report_mails, ssh_keys, webhooks
+from portal.pages import apps, frame, help, terminal, told
+from portal.pages.account import notices, profile, report_mails, ssh_keys, webhooks
 from portal.pages.account import sign_in_and_tokens as account
+from portal.pages.alerts import rules as alert_rules
 from portal.pages.alerts import views as alerts
+from portal.pages.cluster import gpu_map, queue, quota, replay
 from portal.pages.cluster import health as cluster_health
-from portal.pages.cluster import queue, quota
 from portal.pages.cluster import views as cluster
+from portal.pages.console import (
+    announcements,
+    audit,
+    images,
+    machines,
+    maintenance,
+    overview,
+    people,
+    pools,
+    quotas,
+    teams,
+    windows,
+)
 from portal.pages.files import views as files
+from portal.pages.home import views as home
 from portal.pages.idle import people as idle_people
+from portal.pages.idle import rules as idle_rules
 from portal.pages.idle import views as idle
+from portal.pages.jobs import log_views as job_log
 from portal.pages.jobs import submit
 from portal.pages.jobs import views as jobs
-from portal.pages.notebooks import start_progress
+from portal.pages.notebooks import addresses, start_progress
 from portal.pages.notebooks import views as notebooks
+from portal.pages.palette import views as palette
 from portal.pages.reports import views as reports
+from portal.pages.saved_views import views as saved_views
+from portal.pages.sharing import views as sharing
 
 urlpatterns = [
     path("", home.home, name="home"),
+    path("search", palette.search, name="search"),
+    re_path(r"^help/(?P<page>.*)$", help.show_help, name="help"),
     path("jobs/", jobs.list_jobs, name="jobs"),
+    path("jobs/act", jobs.act_on_jobs, name="jobs_act"),
+    path("jobs/views", saved_views.save_view, name="saved_view_save"),
+    path("jobs/views/<int:view_id>/delete", saved_views.delete_view, name="saved_view_delete"),
     path("jobs/new", submit.new_job, name="job_new"),
     path("jobs/new/sync", submit.sync_job_editor, name="job_sync"),
     path("j/<str:job_id>/", jobs.show_job, name="job"),
@@ -32,9 +57,15 @@ urlpatterns = [
     path("j/<str:job_id>/hold", jobs.act_on_job, {"service": hold_job}, name="job_hold"),
     path("j/<str:job_id>/release", jobs.act_on_job, {"service": release_job}, name="job_release"),
     path("j/<str:job_id>/change", jobs.change, name="job_change"),
+    path("j/<str:job_id>/label", jobs.label, name="job_label"),
     path("j/<str:job_id>/settle", jobs.settle, name="job_settle"),
     path("j/<str:job_id>/resize", jobs.resize, name="job_resize"),
-    path("j/<str:job_id>/log/<uuid:task_uuid>", jobs.download_log, name="job_log"),
+    path("j/<str:job_id>/sharing", sharing.show_sharing, name="job_sharing"),
+    path("j/<str:job_id>/sharing/end", sharing.end, name="job_share_end"),
+    path("j/<str:job_id>/log/<uuid:task_uuid>", job_log.download_log, name="job_log"),
+    path("j/<str:job_id>/log/<uuid:task_uuid>/lines", job_log.read_lines, name="job_log_lines"),
+    path("j/<str:job_id>/log/<uuid:task_uuid>/times", job_log.read_times, name="job_log_times"),
+    path("j/<str:job_id>/log/<uuid:task_uuid>/search", job_log.search_log, name="job_log_search"),
     path("apps/authorize", apps.authorize, name="app_authorize"),
     path("terminal/<str:name>/", terminal.show_terminal, name="terminal"),
     path("notebooks/", notebooks.list_notebooks, name="notebooks"),
@@ -49,14 +80,18 @@ urlpatterns = [
     path("n/<str:notebook_id>/clone", notebooks.clone, name="notebook_clone"),
     path("n/<str:notebook_id>/extend", notebooks.extend, name="notebook_extend"),
     path("n/<str:notebook_id>/delete", notebooks.delete, name="notebook_delete"),
+    path("n/<str:notebook_id>/addresses", addresses.addresses, name="notebook_addresses"),
+    path("n/<str:notebook_id>/addresses/<int:notebook_token_id>/end", addresses.end, name="notebook_address_end"),
     path("n/<str:notebook_id>/resume", idle.resume, name="notebook_resume"),
     path("queue/", queue.show_queue, name="queue"),
     path("cluster/", cluster.show_cluster, name="cluster"),
-    path("cluster/gpus/", cluster.show_gpu_map, name="gpu_map"),
+    path("cluster/gpus/", gpu_map.show_gpu_map, name="gpu_map"),
+    path("cluster/replay/", replay.show_replay, name="replay"),
     path("cluster/images/", cluster.list_images, name="images"),
-    path("cluster/checks/", cluster.show_checks, name="checks"),
+    path("cluster/checks/", cluster_health.show_checks, name="checks"),
     path("cluster/health/", cluster_health.show_health, name="health"),
     path("gpus/<str:uuid>/", cluster.show_gpu, name="gpu"),
+    path("gpus/<str:uuid>/open", cluster.take_card_back, name="gpu_open"),
     path("nodes/<str:name>/", cluster.show_node, name="node"),
     path("nodes/<str:name>/cordon", cluster.change_service, {"service": cordon_node}, name="node_cordon"),
     path("nodes/<str:name>/drain", cluster.change_service, {"service": drain_node}, name="node_drain"),
@@ -85,6 +120,7 @@ urlpatterns = [
     path("sign-in/<str:secret>", account.sign_in_by_link, name="sign_in_by_link"),
     path("join/<str:secret>", account.join, name="join"),
     path("sign-out/", account.sign_out, name="sign_out"),
+    path("told/<slug:key>/put-away", told.put_away, name="told_put_away"),
     path("settings/look/", frame.set_look, name="set_look"),
     path("alerts/", alerts.list_alerts, name="alerts"),
     path("alerts/<int:alert_id>/acknowledge", alerts.acknowledge, name="alert_acknowledge"),
@@ -95,6 +131,7 @@ urlpatterns = [
     path("notices/", notices.list_notices, name="notices"),
     path("notices/bell", notices.show_bell, name="bell"),
     path("notices/read", notices.read_notices, name="notices_read"),
+    path("settings/profile/", profile.change, name="profile"),
     path("settings/notifications/", notices.choose_notices, name="notifications"),
     path("settings/notifications/reports/<int:mail_id>/delete", report_mails.delete, name="report_mail_delete"),
     path("settings/notifications/stop/<str:secret>", report_mails.stop, name="report_mail_off"),
@@ -110,5 +147,58 @@ urlpatterns = [
     path("settings/webhooks/<int:webhook_id>/secret", webhooks.new_secret, name="webhook_secret"),
     path("settings/webhooks/<int:webhook_id>/delete", webhooks.delete, name="webhook_delete"),
     path("settings/webhooks/<int:webhook_id>/again/<int:delivery_id>", webhooks.send_again, name="webhook_again"),
-    path("settings/invite/", account.invite, name="invite"),
+    path("console/", overview.show_overview, name="console"),
+    path("console/machines/", machines.list_machines, name="console_machines"),
+    path("console/machines/service", machines.change_service, name="console_machine_service"),
+    path("console/machines/invite", machines.invite, name="console_machine_invite"),
+    path("console/agents/<str:name>/approve", machines.approve, name="console_approve"),
+    path("console/agents/<str:name>/refuse", machines.refuse, name="console_refuse"),
+    path("console/images/", images.show_images, name="console_images"),
+    path("console/images/<int:image_id>/", images.show_image, name="console_image"),
+    path("console/images/<int:image_id>/delete", images.remove_image, name="console_image_delete"),
+    path("console/registries/", images.add_login, name="console_login_add"),
+    path("console/registries/<int:login_id>/", images.show_login, name="console_login"),
+    path("console/registries/<int:login_id>/delete", images.remove_login, name="console_login_delete"),
+    path("console/people/", people.list_people, name="console_people"),
+    path("console/people.csv", people.download_people, name="console_people_csv"),
+    path("console/people/new", people.new_person, name="console_person_new"),
+    path("console/people/invite", people.invite_people, name="console_invite"),
+    path("console/people/<str:name>/", people.show_person, name="console_person"),
+    path("console/people/<str:name>/link", people.make_link, name="console_person_link"),
+    path("console/people/<str:name>/access", people.switch_access, name="console_access"),
+    path("console/people/<str:name>/membership", people.change_membership, name="console_membership"),
+    path("console/teams/", teams.show_teams, name="console_teams"),
+    path("console/teams/<str:name>/", teams.show_team, name="console_team"),
+    path("console/teams/<str:name>/members", teams.add_member, name="console_member_add"),
+    path("console/limits/", people.list_limits, name="console_limits"),
+    path("console/limits/<str:name>/", people.show_limits, name="console_limit"),
+    path("console/quotas/", quotas.edit_quotas, name="console_quotas"),
+    path("console/quotas.csv", quotas.download_quotas, name="console_quotas_csv"),
+    path("console/quotas/<int:quota_id>/until", quotas.change_until, name="console_quota_until"),
+    path("console/quotas/<int:event_id>/undo", quotas.undo_change, name="console_quota_undo"),
+    path("console/maintenance/", maintenance.show_maintenance, name="console_maintenance"),
+    path("console/maintenance/new", maintenance.plan, name="console_maintenance_new"),
+    path("console/maintenance/<int:maintenance_id>/", maintenance.change, name="console_maintenance_one"),
+    path("console/maintenance/<int:maintenance_id>/end", maintenance.end, name="console_maintenance_end"),
+    path("console/pools/", pools.show_pools, name="console_pools"),
+    path("console/pools/new", pools.new_pool, name="console_pool_new"),
+    path("console/pools/<str:name>/", pools.show_pool, name="console_pool"),
+    path("console/pools/<str:name>/undo/<int:event_id>", pools.undo_change, name="console_pool_undo"),
+    path("console/windows/", windows.show_windows, name="console_windows"),
+    path("console/windows/new", windows.new_window, name="console_window_new"),
+    path("console/windows/<int:window_id>/", windows.change_window, name="console_window"),
+    path("console/windows/<int:window_id>/delete", windows.remove_window, name="console_window_remove"),
+    path("console/idle-rules/", idle_rules.show_rules, name="console_idle_rules"),
+    path("console/idle-rules/new", idle_rules.new_rule, name="console_idle_rule_new"),
+    path("console/idle-rules/<int:rule_id>/", idle_rules.change_rule, name="console_idle_rule"),
+    path("console/idle-rules/<int:rule_id>/delete", idle_rules.remove_rule, name="console_idle_rule_delete"),
+    path("console/alert-rules/", alert_rules.show_rules, name="console_alert_rules"),
+    path("console/alert-rules/new", alert_rules.new_rule, name="console_alert_rule_new"),
+    path("console/alert-rules/<int:rule_id>/", alert_rules.change, name="console_alert_rule"),
+    path("console/alert-rules/<int:rule_id>/switch", alert_rules.switch, name="console_alert_rule_switch"),
+    path("console/alert-rules/<int:rule_id>/delete", alert_rules.remove, name="console_alert_rule_delete"),
+    path("console/announcements/", announcements.show_announcements, name="console_announcements"),
+    path("console/announcements/<int:announcement_id>/end", announcements.end, name="console_announcement_end"),
+    path("console/audit/", audit.show_audit, name="console_audit"),
+    path("console/audit.csv", audit.download_audit, name="console_audit_csv"),
 ]

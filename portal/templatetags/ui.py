@@ -7,13 +7,14 @@ from functools import cache
 from django import template
 from django.template.loader_tags import BLOCK_CONTEXT_KEY
 from django.templatetags.static import static
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.formats import date_format
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
-from portal.wording.time_of_day import clock
+from portal.wording.time_of_day import clock, name_moment
 
 register = template.Library()
 
@@ -47,6 +48,15 @@ STATE_TONES = {
     "NOT_READY": Tone("fault", "plug-connected-x"),
 }
 UNKNOWN = Tone("stale", "question-mark")
+
+
+@register.simple_tag
+def learn_more(page: str, anchor: str) -> SafeString:
+    """Render a link to an entry of the documents' reference, as {% learn_more "errors" code %}; "" without anchor."""
+    if not anchor:
+        return SafeString()
+    address = reverse("help", kwargs={"page": f"reference/{page}/"})
+    return format_html('<a class="learn-more" href="{}#{}">{}</a>', address, anchor, _("Learn more"))
 
 
 @cache
@@ -115,6 +125,7 @@ def ago(moment: datetime | None) -> SafeString | str:
 
 
 register.filter("clock", clock)
+register.filter("moment", name_moment)
 
 
 @register.simple_tag

@@ -1,5 +1,6 @@
 """Errors as sentences: the tables of all apps together, and those of the portal's own codes."""
 
+from django.conf import settings
 from django.utils.translation import gettext_lazy as _
 
 import accounts.error_messages
@@ -13,6 +14,7 @@ import monitoring.error_messages
 import notebooks.error_messages
 import quotas.error_messages
 import runtimes.storage.error_messages
+import sharing.error_messages
 import webhooks.error_messages
 from common.error_messages import format_error, format_field
 from common.errors import FieldError, PlatformError
@@ -29,6 +31,7 @@ FIELD_MESSAGES = {
     **jobs.error_messages.FIELD_MESSAGES,
     **monitoring.error_messages.FIELD_MESSAGES,
     **notebooks.error_messages.FIELD_MESSAGES,
+    **sharing.error_messages.FIELD_MESSAGES,
     "bad_cards": _(
         "“%(got)s” is not a valid number of cards. Use a number such as 2 or 1.5, or a fraction such as 1/4."
     ),
@@ -38,6 +41,7 @@ FIELD_MESSAGES = {
     ),
     "bad_money": _("“%(got)s” is not a valid amount. Use a number such as 2 or 1.25, with up to three places."),
     "json_not_an_object": _("The body must be a JSON object. Begin it with a brace."),
+    "too_many_views": _("You have %(max)s saved views, which is the most: delete one first."),
     "unknown_node": _("There is no machine “%(node)s”. Choose one of: %(known)s."),
 }
 ERROR_MESSAGES = {
@@ -88,6 +92,11 @@ def describe_field_error(error: FieldError) -> str:
 
 def describe_error(error: PlatformError) -> str:
     return format_error(error, ERROR_MESSAGES)
+
+
+def link_help(code: str) -> str:
+    """Return the address of the documents' entry about an error."""
+    return f"{settings.TESSERA_PUBLIC_URL}/help/reference/errors/#{code}"
 
 
 def describe_refusal(error: PlatformError) -> str:

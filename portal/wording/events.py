@@ -1,11 +1,13 @@
 """Events as sentences in the reader's language."""
 
+from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 from django.utils.formats import date_format
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from cluster.models import Node, NodeState
 from common.amounts import show_bytes
 from common.error_messages import fill_gaps
 from common.resources import show_duration, show_memory
@@ -25,6 +27,52 @@ SESSIONS = {
     "left": gettext_lazy("Disconnected (%(kind)s) after %(lasted)s"),
 }
 
+# Recorded by accounts.directory.
+DIRECTORY = {
+    ("user", "made"): gettext_lazy("The account was created"),
+    ("user", "changed"): gettext_lazy("The account was changed"),
+    ("user", "suspended"): gettext_lazy("Access was suspended"),
+    ("user", "readmitted"): gettext_lazy("Access was restored"),
+    ("user", "link_made"): gettext_lazy("A sign-in link was created"),
+    ("user", "joined"): gettext_lazy("Joined team %(team)s by an invitation"),
+    ("user", "token_made"): gettext_lazy("The token “%(name)s” was created"),
+    ("user", "token_revoked"): gettext_lazy("The token “%(name)s” was revoked"),
+    ("announcement", "made"): gettext_lazy("The announcement was made"),
+    ("announcement", "changed"): gettext_lazy("The announcement was changed"),
+    ("announcement", "ended"): gettext_lazy("The announcement was ended"),
+    ("team", "made"): gettext_lazy("The team was created"),
+    ("team", "changed"): gettext_lazy("The team was changed"),
+    ("team", "invited"): gettext_lazy("An invitation as %(role)s was created"),
+    ("team", "member_added"): gettext_lazy("%(person)s was added as %(role)s"),
+    ("team", "member_changed"): gettext_lazy("The role of %(person)s became %(role)s"),
+    ("team", "member_removed"): gettext_lazy("%(person)s was removed"),
+}
+
+MACHINES = {
+    ("node", "added"): gettext_lazy("The machine was added, with %(gpus)s GPUs"),
+    ("node", "changed"): gettext_lazy("The machine was changed"),
+    ("node", "maintenance_planned"): gettext_lazy("Maintenance was planned: %(from)s to %(until)s. %(why)s"),
+    ("node", "maintenance_ended"): gettext_lazy(
+        "The maintenance from %(from)s to %(until)s was cancelled or has ended"
+    ),
+    ("node", "gpu.added"): gettext_lazy("Card %(gpu)s was added to pool %(pool)s"),
+    ("node", "gpu.changed"): gettext_lazy("Card %(gpu)s was changed"),
+    ("node", "gpu.gone"): gettext_lazy("Card %(gpu)s was removed"),
+    ("node", "gpu.broken"): gettext_lazy("Card %(gpu)s is out of service: %(why)s"),
+    ("node", "gpu.sound"): gettext_lazy("Card %(gpu)s is in service again"),
+    ("node", NodeState.READY): gettext_lazy("The machine is ready"),
+    ("node", NodeState.CORDONED): gettext_lazy("Cordoned: running work continues, nothing new starts"),
+    ("node", NodeState.DRAINING): gettext_lazy(
+        "Draining: nothing new starts, and jobs that can be queued again are stopped"
+    ),
+    ("node", NodeState.SUSPECT): gettext_lazy("The machine is suspect: nothing new starts"),
+    ("node", NodeState.NOT_READY): gettext_lazy("The machine is not ready"),
+    ("enrolment", "invited"): gettext_lazy("The machine was invited"),
+    ("agent", "enrolled"): gettext_lazy("The agent has a key, by the invitation of %(invited_by)s"),
+    ("agent", "approved"): gettext_lazy("What the agent reported was approved"),
+    ("agent", "revoked"): gettext_lazy("The agent's key was revoked"),
+}
+
 # (kind, state or verb) -> sentence with the event's params; "task" is "main.0", or "main" if alone.
 SENTENCES: dict[tuple[str, str], str | Promise] = {
     ("job", "submitted"): gettext_lazy("Submitted to pool %(pool)s"),
@@ -42,6 +90,9 @@ SENTENCES: dict[tuple[str, str], str | Promise] = {
         "A backup of %(made_at)s was restored; %(task_name)s waited then and has begun since. The job is held"
     ),
     ("job", "changed"): gettext_lazy("Changed while waiting: %(changed)s"),
+    ("job", "labels_changed"): gettext_lazy("Labels set: %(set)s"),
+    ("job", "labels_changed.removed"): gettext_lazy("Labels removed: %(removed)s"),
+    ("job", "labels_changed.both"): gettext_lazy("Labels set: %(set)s; removed: %(removed)s"),
     ("job", "held"): gettext_lazy("Held: the job keeps its place and does not start"),
     ("job", "released"): gettext_lazy("Released: the job may start again"),
     ("job", "about_to_end"): gettext_lazy("The job is about to reach its time limit"),
@@ -54,6 +105,11 @@ SENTENCES: dict[tuple[str, str], str | Promise] = {
     ("job", "idle_snoozed"): gettext_lazy("Kept until %(until)s, although it is idle"),
     ("job", "idle_exempted"): gettext_lazy("No rule about idle jobs holds until %(until)s: %(reason)s"),
     ("job", "idle_exemption_ended"): gettext_lazy("The rule about idle jobs holds again"),
+    ("job", "stop_warned"): gettext_lazy("An alert rule stops the job at %(until)s, unless the alert ends before"),
+    ("job", "stop_called_off"): gettext_lazy("The alert rule does not stop the job"),
+    ("job", "shared"): gettext_lazy("Opened to %(person)s"),
+    ("job", "share_ended"): gettext_lazy("No longer open to %(person)s"),
+    ("job", "visited"): gettext_lazy("Visited in the browser by a colleague"),
     ("job", "idle_nudged"): gettext_lazy("Its owner was asked whether it is still needed"),
     ("job", "idle_released"): gettext_lazy("Idle for %(minutes)s minutes: what it holds was released by hand"),
     ("job", JobState.QUEUED): gettext_lazy("Queued again as attempt %(attempt)s"),
@@ -94,6 +150,8 @@ SENTENCES: dict[tuple[str, str], str | Promise] = {
     ("notebook", "idle_resume_requested"): gettext_lazy("To be started on its GPU again"),
     ("notebook", "idle_resumed"): gettext_lazy("It starts on its GPU again, as %(job)s"),
     ("notebook", "idle_not_started"): gettext_lazy("It could not be started anew; its files are kept"),
+    ("notebook", "token_made"): gettext_lazy("The address for editors “%(name)s” was created"),
+    ("notebook", "token_ended"): gettext_lazy("The address for editors “%(name)s” was ended"),
     ("notebook", "deleted"): gettext_lazy("The notebook was deleted"),
     ("webhook", "created"): gettext_lazy("The webhook “%(name)s” was created"),
     ("webhook", "changed"): gettext_lazy("The webhook “%(name)s” was changed"),
@@ -106,8 +164,19 @@ SENTENCES: dict[tuple[str, str], str | Promise] = {
     ("user", "away_reminded"): gettext_lazy("Away for %(days)s days: reminded of what is still held"),
     ("user", "suspended"): gettext_lazy("Suspended"),
     ("user", "readmitted"): gettext_lazy("Access restored"),
+    ("image", "made"): gettext_lazy("The image was added to the catalogue"),
+    ("image", "changed"): gettext_lazy("The image was changed"),
+    ("image", "deleted"): gettext_lazy("The image was removed from the catalogue"),
+    ("login", "made"): gettext_lazy("The registry login of %(user)s was added"),
+    ("login", "changed"): gettext_lazy("The registry login of %(user)s was changed"),
+    ("login", "deleted"): gettext_lazy("The registry login of %(user)s was deleted"),
     ("quota", "made"): gettext_lazy("The quota was created"),
+    ("quota", "made.until"): gettext_lazy("The quota was created until %(until)s"),
     ("quota", "changed"): gettext_lazy("The quota was changed"),
+    ("quota", "changed.until"): gettext_lazy("The quota was changed until %(until)s"),
+    ("quota", "until_changed"): gettext_lazy("What is changed for a time holds until %(until)s now"),
+    ("quota", "kept"): gettext_lazy("What was changed for a time lasts"),
+    ("quota", "returned"): gettext_lazy("The quota returned to what it was"),
     ("quota", "deleted"): gettext_lazy("The quota was deleted"),
     ("pool", "made"): gettext_lazy("The pool was created"),
     ("pool", "changed"): gettext_lazy("The pool's policy was changed"),
@@ -122,6 +191,15 @@ SENTENCES: dict[tuple[str, str], str | Promise] = {
     ("alert", "acknowledged"): gettext_lazy("The alert was acknowledged"),
     ("alert", "acted"): gettext_lazy("The machine %(node)s was taken out of service"),
     ("alert", "undone"): gettext_lazy("The machine %(node)s was taken back into service"),
+    ("alert", "card_drained"): gettext_lazy("The card %(card)s takes nothing new"),
+    ("alert", "card_undone"): gettext_lazy("The card %(card)s was taken back into service"),
+    ("alert", "warned"): gettext_lazy("The owner of %(job)s was warned: it is stopped at %(until)s"),
+    ("alert", "stopped"): gettext_lazy("%(job)s was stopped"),
+    ("alert", "called_off"): gettext_lazy("%(job)s is not stopped"),
+    ("alert", "requeued"): gettext_lazy("%(job)s was queued again"),
+    ("idle_rule", "made"): gettext_lazy("The idle rule was created"),
+    ("idle_rule", "changed"): gettext_lazy("The idle rule was changed"),
+    ("idle_rule", "deleted"): gettext_lazy("The idle rule was deleted"),
     ("alert_rule", "made"): gettext_lazy("The alert rule was created"),
     ("alert_rule", "changed"): gettext_lazy("The alert rule was changed"),
     ("alert_rule", "deleted"): gettext_lazy("The alert rule was deleted"),
@@ -129,6 +207,8 @@ SENTENCES: dict[tuple[str, str], str | Promise] = {
     ("price", "deleted"): gettext_lazy("A price of GPU-hours was deleted"),
     ("silence", "made"): gettext_lazy("A silence was made: %(why)s"),
     ("silence", "ended"): gettext_lazy("The silence was ended"),
+    **DIRECTORY,
+    **MACHINES,
     **{(kind, verb): words for kind in ("job", "notebook") for verb, words in SESSIONS.items()},
 }
 
@@ -168,9 +248,11 @@ def describe_event(row: Event, *, alone: bool = False) -> str:
         params["why"] = describe_resize_refusal(row.params)
     if "changes" in row.params:
         params["changed"] = _describe_changes(row.params["changes"])
-    if until := parse_datetime(params.get("until", "")):
-        params["until"] = date_format(until, "DATETIME_FORMAT")
+    for name in ("from", "until"):
+        if moment := parse_datetime(params.get(name, "")):
+            params[name] = date_format(timezone.localtime(moment), "DATETIME_FORMAT")
     if "lost_s" in row.params:
         params["lost"] = show_duration(row.params["lost_s"])
     known = SENTENCES.get((row.kind, f"{about}.{params.get('kind')}"), SENTENCES.get((row.kind, about), row.type))
-    return str(known) % fill_gaps(params)
+    why = f". {params['why']}" if row.kind == Node.KIND and row.to_state and params.get("why") else ""
+    return str(known) % fill_gaps(params) + why

@@ -1,15 +1,14 @@
 """Notices as sentences, for page, API and mail."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django.conf import settings
 from django.urls import NoReverseMatch, reverse
-from django.utils import timezone
 from django.utils.dateparse import parse_datetime
-from django.utils.formats import date_format
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy, ngettext_lazy
 
 from common.error_messages import fill_gaps
 from events.models import Event, Notice
@@ -17,10 +16,11 @@ from jobs.reason_messages import describe_end, end_hint
 from portal.wording.monitoring.alerts import HINTS, describe_subjects, name_rule
 from portal.wording.monitoring.away import describe_away_notice
 from portal.wording.monitoring.idle import describe_idle_notice
+from portal.wording.time_of_day import name_moment
 
 # Labels in the settings.
 KIND_LABELS: dict[str, str | Promise] = {
-    "job_started": gettext_lazy("One of my jobs or notebooks starts"),
+    "job_started": gettext_lazy("One of my jobs or notebooks starts after a wait of a minute or more"),
     "job_failed": gettext_lazy("One of my jobs fails"),
     "job_succeeded": gettext_lazy("One of my jobs is done"),
     "about_to_end": gettext_lazy("One of my jobs or notebooks is about to end"),
@@ -31,8 +31,10 @@ KIND_LABELS: dict[str, str | Promise] = {
     "away": gettext_lazy("I have not been here for long and still hold something"),
     "webhook_disabled": gettext_lazy("A webhook of mine or of a team that I lead is disabled"),
     "quota_changed": gettext_lazy("The quota of a team that I lead changes"),
+    "stop_warned": gettext_lazy("An alert rule is about to stop one of my jobs"),
     "alert": gettext_lazy("An alert fires that concerns me"),
     "alert_ended": gettext_lazy("An alert that I was told of ends"),
+    "shared": gettext_lazy("A colleague opens a job or notebook to me"),
     "report": gettext_lazy("A report is due that I asked for below"),
 }
 
@@ -48,10 +50,20 @@ TITLES: dict[str, str | Promise] = {
     "away": gettext_lazy("You have not been here for %(days)s days and still hold something"),
     "webhook_disabled": gettext_lazy("The webhook %(name)s is disabled"),
     "quota_changed": gettext_lazy("The quota of team %(team)s in pool %(pool)s has changed"),
+    "stop_warned": gettext_lazy("An alert rule is about to stop %(what)s"),
     "alert": "%(alert)s",
     "alert_ended": gettext_lazy("Ended: %(alert)s"),
+    "shared": gettext_lazy("%(person)s opened %(what)s to you"),
     "report": gettext_lazy("A report is there for you"),
 }
+RUN_TITLES: dict[str, Promise] = {
+    "job_started": ngettext_lazy("%(count)s job has started", "%(count)s jobs have started", "count"),
+    "job_failed": ngettext_lazy("%(count)s job failed", "%(count)s jobs failed", "count"),
+    "job_succeeded": ngettext_lazy("%(count)s job is done", "%(count)s jobs are done", "count"),
+    "about_to_end": ngettext_lazy("%(count)s job is about to end", "%(count)s jobs are about to end", "count"),
+}
+"""Of the kinds that come in runs, such as the ends of a sweep."""
+MOST_NAMES = 3
 WEBHOOK_WHY: dict[str, str | Promise] = {
     "failing": gettext_lazy(
         "Its address gave no good answer for a day. Fix the receiver, then enable the webhook again."
@@ -74,8 +86,10 @@ LOOKS = {
     "away": ("zzz", "idle"),
     "webhook_disabled": ("plug-connected-x", "idle"),
     "quota_changed": ("gauge", "next"),
+    "stop_warned": ("clock", "fault"),
     "alert": ("alert-triangle", "fault"),
     "alert_ended": ("circle-check", "done"),
+    "shared": ("users", "next"),
     "report": ("chart-pie", "next"),
 }
 # Object kind -> (URL name, its parameter, the notice's column with the value).
@@ -137,6 +151,19 @@ def view_notice(row: Notice, verdict: str = "") -> NoticeView:
     return NoticeView(row, title, text, _path(row), *LOOKS.get(row.kind, ("bell", "")))
 
 
+def describe_run(kind: str, count: int) -> str:
+    """Say what a run of notices tells, in one title."""
+    return str(RUN_TITLES[kind] % {"count": count})  # type: ignore[operator]
+
+
+def name_some(names: Sequence[str]) -> str:
+    """Name the first of many, and say how many more there are."""
+    shown = ", ".join(names[:MOST_NAMES])
+    if len(names) <= MOST_NAMES:
+        return shown
+    return _("%(names)s and %(more)s more") % {"names": shown, "more": len(names) - MOST_NAMES}
+
+
 def _name_alert(params: dict) -> str:
     rule = name_rule(params.get("rule", ""), params.get("name", ""))
     return describe_subjects(rule, params.get("subjects", ()), params.get("count", 0))
@@ -154,11 +181,20 @@ def _text(row: Notice) -> str:
         return describe_away_notice(row.params)
     if row.kind.startswith("idle_"):
         return describe_idle_notice(row.kind, row.object_kind, row.params)
+    if row.kind == "stop_warned" and (at := parse_datetime(str(row.params.get("at", "")))):
+        words = _(
+            "“%(rule)s” fires. The job is stopped at %(at)s or a little later, unless the alert ends before, or you "
+            "acknowledge it on the page of alerts."
+        )
+        return words % {
+            "rule": name_rule(row.params.get("rule", ""), row.params.get("title", "")),
+            "at": name_moment(at),
+        }
     if row.kind == "about_to_end" and (at := parse_datetime(str(row.params.get("at", "")))):
-        local = date_format(timezone.localtime(at), "DATETIME_FORMAT")
+        local = name_moment(at)
         if row.object_kind == "job":
-            return _("The job reaches its time limit at %(at)s (UTC) and is ended then.") % {"at": local}
-        return _("The notebook ends at %(at)s (UTC). Save your work, or extend it on its page.") % {"at": local}
+            return _("The job reaches its time limit at %(at)s and is ended then.") % {"at": local}
+        return _("The notebook ends at %(at)s. Save your work, or extend it on its page.") % {"at": local}
     return ""
 
 

@@ -1,16 +1,26 @@
 """What cards and tasks use now, in words. What is not known is said so, and is never 0."""
 
-from django.utils.formats import number_format
+from django.utils import timezone
+from django.utils.formats import date_format, number_format
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from common.resources import show_cpu, show_memory
+from monitoring.engine.reading import Older
 from monitoring.models import Source
 from monitoring.samples.newest import CardUse, ShareUse, TaskUse
 from monitoring.series.charts import Gap
 
 SOURCES = {Source.SIMULATED: gettext_lazy("simulated"), Source.ESTIMATED: gettext_lazy("estimated")}
 """Of figures that nobody measured."""
+OLDER = {
+    "": gettext_lazy("Until %(until)s the curves are the series engine’s."),
+    "nothing": gettext_lazy("Until %(until)s there are no curves: the series engine has none."),
+    "silent": gettext_lazy("Until %(until)s the curves are missing: the series engine does not answer."),
+    "refused": gettext_lazy("Until %(until)s the curves are missing: the series engine refused the question."),
+    "nonsense": gettext_lazy("Until %(until)s the curves are missing: the series engine’s answer cannot be read."),
+}
+"""Of what PostgreSQL keeps no longer, by fault."""
 
 
 def describe_card_use(use: CardUse | None, memory_mib: int) -> str:
@@ -62,6 +72,11 @@ def describe_task_use(use: TaskUse | None, cpu_milli: int, memory_mib: int) -> s
         rates = {"received": show_rate(use.net_rx_kib_s), "sent": show_rate(use.net_tx_kib_s)}
         parts.append(_("network: %(received)s received, %(sent)s sent") % rates)
     return " · ".join(parts)
+
+
+def describe_older(older: Older) -> str:
+    """Say where the part of curves comes from that the platform keeps no longer, or why it is missing."""
+    return str(OLDER[older.fault]) % {"until": date_format(timezone.localtime(older.until), "DATE_FORMAT")}
 
 
 def describe_gap(gap: Gap) -> str:

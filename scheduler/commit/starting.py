@@ -16,7 +16,7 @@ from common.locks import database_now, lock_rows
 from events.record_and_publish import SCHEDULER, hint
 from jobs.jobfile.spec import declared_ports, from_json
 from jobs.lifecycle import TaskMove, add_tasks, load_attempts, lock_jobs, move_tasks
-from jobs.models import Job, JobKind, Task
+from jobs.models import Job, JobKind, Task, may_be_stopped
 from jobs.states import JOB_ACTIVE, JobState, TaskState
 from quotas.models import RESOURCES, Amounts, Holding, Quota, UserLimit, list_subtree, load_parents, team_chain
 from quotas.services import ensure_user_limit, get_default_limit
@@ -24,7 +24,7 @@ from scheduler.commit.steps import CardShare, StartJob, TaskStart
 from scheduler.lease import check_epoch
 from scheduler.loading.expected_length import load_stay_s
 from scheduler.loading.lending_and_maintenance import is_lent
-from scheduler.loading.running_jobs import get_time_s, may_be_stopped
+from scheduler.loading.running_jobs import get_time_s
 from scheduler.runtime import has_own_addresses, list_listening_ports
 
 NOTHING: Amounts = (0, 0, 0)

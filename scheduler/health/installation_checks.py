@@ -18,7 +18,12 @@ from common.disk import free_mib
 from runtimes.contract.errors import Unavailable
 from runtimes.contract.runtime import Finding, Runtime
 from scheduler.health.lost_tasks import find_lost_tasks
-from scheduler.health.platform_parts import find_engine_faults, find_machine_faults, find_platform_faults
+from scheduler.health.platform_parts import (
+    find_engine_faults,
+    find_machine_faults,
+    find_platform_faults,
+    find_service_faults,
+)
 from scheduler.models import Lease
 from scheduler.reconcile.orphans import load_orphans, never_ran
 from scheduler.runtime import get_runtime
@@ -33,7 +38,7 @@ def run_installation_checks(*, probe: bool = False) -> list[Finding]:
     """Return all findings. probe: allow checks that run something."""
     runtime = get_runtime()
     found = [_database(), *_clock(), *_disk(), *_loops(), *_agents(), *_orphans(runtime), *find_lost_tasks()]
-    found += [*find_platform_faults(), *find_engine_faults(), *find_machine_faults()]
+    found += [*find_platform_faults(), *find_service_faults(), *find_engine_faults(), *find_machine_faults()]
     if dotted := runtime.capabilities.examine:
         numbers = Team.objects.order_by("gid").values_list("gid", flat=True)
         found += import_string(dotted)(runtime, list(numbers), probe)

@@ -54,7 +54,7 @@ def _is_unchanged(view: NodeView, node: Node, cards: Sequence[Gpu], held: dict[t
         all(getattr(node, name) == value for name, value in _columns(view).items())
         and (node.state in OUT_OF_SERVICE or node.state in _states(view.ready))
         and [convert_card(card) for card in cards] == sorted(view.gpus, key=lambda card: card.index)
-        and all(card.healthy == (not card.fault) for card in cards)
+        and all(card.healthy == (not card.why_out) for card in cards)
         and (view.held is None or held == _wanted(view.held))
     )
 
@@ -155,13 +155,14 @@ def record_cards(node: Node, views: Iterable[GpuView]) -> None:
             record(node, "gpu.gone", actor=SYSTEM, params={"gpu": gpu.uuid, "held": _is_held(gpu)})
     for view in views:
         if view.uuid in known:
-            Gpu.objects.filter(pk=known[view.uuid].pk).update(**_card_columns(view))
-            _record_health(node, known[view.uuid], view)
+            gpu = known[view.uuid]
+            Gpu.objects.filter(pk=gpu.pk).update(**_card_columns(view, gpu.closed))
+            _record_health(node, gpu, view)
     whole = sum(not is_instance(view.product) for view in views)
     _add_cards(node, [view for view in views if view.uuid not in known], whole)
 
 
-def _card_columns(view: GpuView) -> dict[str, Any]:
+def _card_columns(view: GpuView, closed: str = "") -> dict[str, Any]:
     return {
         "index": view.index,
         "model": view.model,
@@ -173,7 +174,7 @@ def _card_columns(view: GpuView) -> dict[str, Any]:
         "simulated": view.simulated,
         "enforcement": view.mode,
         "evidence": view.evidence,
-        "healthy": not view.fault,
+        "healthy": not view.fault and not closed,
         "fault": view.fault,
         "probed_at": Now(),
         "removed_at": None,
@@ -232,7 +233,7 @@ def _free_indices(known: Iterable[Gpu], views: Iterable[GpuView]) -> None:
 
 def _record_health(node: Node, before: Gpu, view: GpuView) -> None:
     """Record a card's fault or recovery."""
-    sound = not view.fault
+    sound = not view.fault and not before.closed
     if before.healthy == sound:
         return
     verb = "gpu.sound" if sound else "gpu.broken"

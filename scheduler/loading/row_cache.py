@@ -5,7 +5,8 @@
         known = memo_for("machines", rules)                   # what was built from them
 
 PostgreSQL stores in each row version its transaction's number (xmin); rows with the same xmin are not read again.
-Allocation ignores the cache. It ends with its connection, since xmin can repeat after a crash, and after CLEAR_AFTER_S.
+Allocation ignores the cache. xmin can repeat after a crash of the server: the cache serves only connections that are
+older than its last use, and ends after CLEAR_AFTER_S.
 With 10,000 waiting jobs and 8,000 cards a cycle takes 185 + 41 ms of the processors of worker and database with it, and
 549 + 147 ms without (`bin/bench cycle --scales 1 --rounds 12`).
 """
@@ -18,6 +19,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from itertools import count, repeat
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from django.conf import settings
@@ -174,6 +176,7 @@ def caching(mark: ChangeMark) -> Iterator[None]:
         yield
     finally:
         _current.reset(token)
+    memory.used_at = time.monotonic()
     _last = memory
 
 
@@ -236,11 +239,13 @@ class RowCache:
         self.mark: ChangeMark = {}
         self._tables: dict[tuple[str, Any], Table] = {}
         self._memos: dict[str, tuple[Any, dict]] = {}
-        self._began = time.monotonic()
-        self._connection = connection.connection
+        self._began = self.used_at = time.monotonic()
+        _seen.setdefault(connection.connection, self._began)
 
     def lasts(self) -> bool:
-        return connection.connection is self._connection and time.monotonic() < self._began + CLEAR_AFTER_S
+        """Whether its rows hold for this thread's connection: one that was open at the last use saw no crash since."""
+        now = time.monotonic()
+        return _seen.setdefault(connection.connection, now) <= self.used_at and now < self._began + CLEAR_AFTER_S
 
     def rewrite(
         self, name: str, numbers: Mapping[int, tuple[int, int]], make: Callable, rows: Mapping[int, Any]
@@ -261,3 +266,5 @@ class RowCache:
 _current: ContextVar[RowCache | None] = ContextVar("memory", default=None)
 _last: RowCache | None = None
 """The cache of this process."""
+_seen: WeakKeyDictionary[Any, float] = WeakKeyDictionary()
+"""{connection to the database: when it was first seen here, in seconds of the monotonic clock}"""

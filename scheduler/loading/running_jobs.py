@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from django.db.models import Func
 
-from jobs.models import JobKind
+from jobs.models import JobKind, may_be_stopped
 from jobs.states import TaskState
 from scheduler.core.model.types import CardShare, RunningJob, TaskPlacement
 from scheduler.core.queueing.release_times import estimate_end
@@ -199,7 +199,3 @@ def get_time_s(job: Timed) -> float:
 def get_max_time_s(job: Timed) -> float:
     """Return the time limit in seconds; notebooks enforce `time`."""
     return float((job.time_s if job.kind == JobKind.INTERACTIVE else job.max_time_s) or inf)
-
-
-def may_be_stopped(job: Timed) -> bool:
-    return job.preemptible and job.kind != JobKind.INTERACTIVE

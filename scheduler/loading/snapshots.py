@@ -4,16 +4,18 @@ import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
+from django.db import connection
 from django.db.models import Count, F
 
 from accounts.models import Team
 from cluster.models import Arrangement, NodeState, Pool, sellable_milli
 from common.resources import GpuAsk, gpu_milli, is_instance, parse_gpu, rank_of, slice_of
 from common.steady_clock import steady_time
-from jobs.models import Job
+from jobs.models import Job, may_be_stopped
 from jobs.states import JOB_ACTIVE
 from quotas.models import RESOURCES, Amounts, Quota, UserLimit, team_chain
 from quotas.services import get_default_limit
@@ -29,8 +31,8 @@ from scheduler.loading.expected_length import load_expected_length
 from scheduler.loading.holdings import Holdings, load_holdings
 from scheduler.loading.json_rows import as_text, is_set, seconds
 from scheduler.loading.lending_and_maintenance import load_maintenance_windows, load_windows
-from scheduler.loading.row_cache import cached_rows, match_rows, memo_for
-from scheduler.loading.running_jobs import ArrayIndex, get_max_time_s, get_time_s, load_running, may_be_stopped
+from scheduler.loading.row_cache import cached_rows, caching, match_rows, memo_for, read_change_mark
+from scheduler.loading.running_jobs import ArrayIndex, get_max_time_s, get_time_s, load_running
 
 NOTHING: Amounts = (0, 0, 0)
 
@@ -139,6 +141,19 @@ def load_world(
     return World(
         snapshot, build_policy(pools), nodes, gpus, pools, teams, user_ids, kinds, fetches, machines.cycle_memo
     )
+
+
+def load_present_world(*, queue: bool = True, work: bool = True, **more: Any) -> World:
+    """As `load_world`, for who decides nothing: unchanged rows are those of this process's last look."""
+    if connection.in_atomic_block:  # a row that it changes twice has the same version twice
+        return load_world(queue=queue, work=work, **more)
+    wanted = {"nodes": True, "gpus": True, "holders": work, "holdings": work, "queue": queue and work}
+    with _turn, caching(read_change_mark(*(name for name, is_read in wanted.items() if is_read))):
+        return load_world(queue=queue, work=work, **more)
+
+
+_turn = Lock()
+"""Of threads that look at the present: the first reads what changed, and the others have it."""
 
 
 def index_users(user_ids: set[int]) -> list[int]:

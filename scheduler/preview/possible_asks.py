@@ -9,7 +9,7 @@ from common.errors import PlatformError
 from common.resources import parse_gpu
 from jobs.jobfile.spec import JobSpec
 from jobs.submit import PoolChooser
-from scheduler.loading.snapshots import load_world
+from scheduler.loading.snapshots import load_present_world
 from scheduler.preview.draft_checks import build_chooser
 from scheduler.preview.present_queue import PresentQueue
 
@@ -20,6 +20,12 @@ USUAL = ("1/4", "1/2", "1", "0")
 def list_possible_asks(user: User, asks: Iterable[str]) -> list[str]:
     """Return those of `asks` with which a job could run in a pool of one of the person's teams."""
     return list(_iterate_possible_asks(user, asks, _build_chooser(user)))
+
+
+def find_possible(user: User, specs: Iterable[JobSpec]) -> list[bool]:
+    """Return for each spec whether it could run in a pool of its team."""
+    chooser = _build_chooser(user)
+    return [_is_possible(spec, chooser) for spec in specs]
 
 
 def find_usual_ask(user: User, queue: PresentQueue | None = None) -> str:
@@ -38,17 +44,18 @@ def find_named_ask(user: User) -> str:
 
 
 def _build_chooser(user: User) -> PoolChooser:
-    return build_chooser(user, load_world(work=False, user_id=user.pk))
+    return build_chooser(user, load_present_world(work=False, user_id=user.pk))
 
 
 def _iterate_possible_asks(user: User, asks: Iterable[str], chooser: PoolChooser) -> Iterator[str]:
     teams = [team.name for team in teams_where(user, "job.submit")]
-    return (ask for ask in asks if any(_is_possible(team, ask, chooser) for team in teams))
+    specs = {ask: [JobSpec(run="true", name="", team=team, gpu=parse_gpu(ask)) for team in teams] for ask in asks}
+    return (ask for ask, of_teams in specs.items() if any(_is_possible(spec, chooser) for spec in of_teams))
 
 
-def _is_possible(team: str, ask: str, chooser: PoolChooser) -> bool:
+def _is_possible(spec: JobSpec, chooser: PoolChooser) -> bool:
     try:
-        chooser.choose(JobSpec(run="true", name="", team=team, gpu=parse_gpu(ask)))
+        chooser.choose(spec)
     except PlatformError:  # of no quota, too large, in no pool that is split
         return False
     return True

@@ -7,9 +7,9 @@ from accounts.models import User
 from jobs.jobfile.spec import JobSpec
 from jobs.submit import PoolChooser
 from scheduler.loading.cache_locations import list_content_keys
-from scheduler.loading.snapshots import World, load_world
+from scheduler.loading.snapshots import World, load_present_world
 from scheduler.preview.draft_checks import build_chooser
-from scheduler.preview.trial_cycles import keep_front
+from scheduler.preview.trial_cycles import TrialCycles
 
 
 class PresentQueue:
@@ -22,12 +22,12 @@ class PresentQueue:
 
     @cached_property
     def world(self) -> World:
-        return load_world(user_id=self.user.pk, reads=_list_reads(self.user, self._specs))
+        return load_present_world(user_id=self.user.pk, reads=_list_reads(self.user, self._specs))
 
     @cached_property
-    def front(self) -> World:
-        """The world without those far back in a long queue."""
-        return keep_front(self.world)
+    def trials(self) -> TrialCycles:
+        """Cycles over the world without those far back in a long queue."""
+        return TrialCycles(self.world).keep_front()
 
     @cached_property
     def chooser(self) -> PoolChooser:

@@ -32,7 +32,7 @@ from scheduler.core.model.types import GPU_MILLI, Plan, WaitingJob
 from scheduler.core.queueing.maintenance import find_nodes_in_maintenance
 from scheduler.health.installation_checks import run_installation_checks
 from scheduler.health.platform_parts import PlatformPart, list_platform_parts
-from scheduler.loading.snapshots import World, load_world
+from scheduler.loading.snapshots import World, load_present_world
 from scheduler.preview.draft_checks import DRAFT_JOB, build_chooser, build_waiting_jobs, check_draft
 from scheduler.preview.feasibility_cache import check_once
 from scheduler.preview.forecast_recorder import FIRST, build_forecast, load_calibration
@@ -40,7 +40,7 @@ from scheduler.preview.present_queue import PresentQueue
 from scheduler.preview.spec_changes import Change, list_change_families, time_change
 from scheduler.preview.startable import StartableSearch
 from scheduler.preview.stored_forecasts import StoredForecast, load_forecasts, load_run_times
-from scheduler.preview.trial_cycles import run_with
+from scheduler.preview.trial_cycles import TrialCycles
 
 LEVERS_S = 2.0
 """Processor seconds for finding what would help a job; slow machines try fewer changes."""
@@ -167,7 +167,7 @@ def list_pool_faults() -> list[Finding]:
 
 def check_possible(draft: Draft) -> None:
     """Raise Impossible, with nearest possible values, if the draft can never run."""
-    check_once(draft, lambda draft: check_draft(draft, load_world(work=False, user_id=draft.user.pk)))
+    check_once(draft, lambda draft: check_draft(draft, load_present_world(work=False, user_id=draft.user.pk)))
 
 
 def preview_starts(user: User, specs: Sequence[JobSpec], queue: PresentQueue | None = None) -> list[StartPreview]:
@@ -180,7 +180,7 @@ def preview_starts(user: User, specs: Sequence[JobSpec], queue: PresentQueue | N
         except PlatformError:  # of no team, no quota, too large
             found.append(StartPreview())
         else:
-            found.append(_preview_start(draft, queue.front))
+            found.append(_preview_start(draft, queue.trials))
     return found
 
 
@@ -194,9 +194,10 @@ def plan_job(user: User, spec: JobSpec, *, levers: bool = True) -> PlanAnswer:
         draft = queue.chooser.choose(spec)
     except Impossible as never:
         return PlanAnswer(never=never)
-    now = steady_time()
+    trials = TrialCycles(world)
+    now = trials.now
     job = build_waiting_jobs(draft, world, now)
-    plan = run_with(job, world, now)
+    plan = trials.run(job)
     there = _move_first(draft, plan, world)
     if seats := _seats(plan, job[0], world):
         return PlanAnswer(there, seats)
@@ -208,7 +209,7 @@ def plan_job(user: User, spec: JobSpec, *, levers: bool = True) -> PlanAnswer:
 
 def forecast_job(job: Job) -> JobForecast:
     """Predict a waiting job's start and helpful changes."""
-    world, now = load_world(), steady_time()
+    world, now = load_present_world(), steady_time()
     waiting = tuple(record for record in world.snapshot.waiting if record.job == job.pk)
     if not waiting:
         return JobForecast()
@@ -228,7 +229,7 @@ def list_capacity(user: User, *, starts: bool = False, queue: PresentQueue | Non
     starts: also what of it the next cycle would start. queue: that of the request, if it has other questions.
     """
     queue = queue or PresentQueue(user)
-    world = queue.world if starts else load_world(queue=False, user_id=user.pk)
+    world = queue.world if starts else load_present_world(queue=False, user_id=user.pk)
     limited = Quota.objects.filter(team__memberships__user=user)
     teams_of = {pool.pk: [quota.team_id for quota in limited if quota.pool_id == pool.pk] for pool in world.pools}
     waiting = {pool.pk: Job.objects.waiting().in_pool(pool.name).count() for pool in world.pools}
@@ -240,12 +241,14 @@ def list_capacity(user: User, *, starts: bool = False, queue: PresentQueue | Non
     return [_add_startable(room, place, queue) for place, room in enumerate(rooms)]
 
 
-def _preview_start(draft: Draft, world: World) -> StartPreview:
-    now = steady_time()
-    job = build_waiting_jobs(draft, world, now)
-    plan = run_with(job, world, now)
-    starts = any(start.job == job[0].job for start in plan.starts)
-    return StartPreview(starts, _move_first(draft, plan, world).pool.name, _reasons(plan, job[0], draft.user, world))
+def _preview_start(draft: Draft, trials: TrialCycles) -> StartPreview:
+    """Ask whether it starts, which is cheap, and only where it does not, why."""
+    world = trials.world
+    job = build_waiting_jobs(draft, world, trials.now)
+    if start := trials.find_start(job):
+        return StartPreview(True, draft.in_pools[max(start.choice, 0)].pool.name)
+    plan = trials.run(job)
+    return StartPreview(False, _move_first(draft, plan, world).pool.name, _reasons(plan, job[0], draft.user, world))
 
 
 def _move_first(draft: Draft, plan: Plan, world: World) -> Draft:

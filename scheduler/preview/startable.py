@@ -8,12 +8,10 @@ from accounts.models import Team
 from cluster.models import Pool
 from common.errors import Impossible
 from common.resources import GpuAsk, gb_to_mib, mib_to_gb, parse_gpu
-from common.steady_clock import steady_time
 from jobs.jobfile.spec import JobSpec
 from jobs.submit import Draft
 from scheduler.preview.draft_checks import build_waiting_job, check_draft
 from scheduler.preview.present_queue import PresentQueue
-from scheduler.preview.trial_cycles import run_with
 
 MOST_TRIES = 4
 """Cycles that the search for whole cards may take beyond the first."""
@@ -42,17 +40,15 @@ class StartableSearch:
         return 0
 
     def _starts(self, gpu: GpuAsk, count: int) -> bool:
-        user, world = self.queue.user, self.queue.front
+        user, trials = self.queue.user, self.queue.trials
         for team in self.teams:
             spec = JobSpec(run="true", name="", team=team.name, pool=self.pool.name, gpu=gpu, nodes=count)
             draft = Draft(spec, user, team, self.pool, self.queue.chooser.build_gang(spec, self.pool))
             try:
-                check_draft(draft, world)
+                check_draft(draft, trials.world)
             except Impossible:
                 continue
-            now = steady_time()
-            job = build_waiting_job(draft, world, now)
-            if any(start.job == job.job for start in run_with((job,), world, now).starts):
+            if trials.find_start((build_waiting_job(draft, trials.world, trials.now),)):
                 return True
         return False
 

@@ -49,6 +49,12 @@ def load_forecasts(jobs: list[Job]) -> dict[int, StoredForecast]:
     return {row.job_id: StoredForecast(row.p10, row.p50, row.p90, row.told_at) for row in told}
 
 
+def load_first_promises(jobs: list[Job]) -> dict[int, datetime]:
+    """Return {job id: by when its attempt was first expected to have started}, of those of which that is known."""
+    told = Forecast.objects.filter(job__in=[job.pk for job in jobs], attempt=F("job__attempt"))
+    return {row.job_id: row.first_p90 for row in told if row.first_p90}
+
+
 def lacks_run_times(pool_id: int) -> bool:
     """Return whether jobs of unknown length run in the pool, and too few have ended to tell how long they do."""
     untimed = Job.objects.filter(time_s__isnull=True)

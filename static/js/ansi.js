@@ -1,5 +1,6 @@
 /* Terminal text to DOM: SGR colours become classes, every other escape is dropped, everything else is text nodes.
- * new Ansi(host).write(chunk): a sequence or a line may be split over chunks. "\r" starts its line again (progress bars).
+ * new Ansi(addLine).write(chunk): a sequence or a line may be split over chunks. "\r" starts its line again (progress bars).
+ * addLine() returns the element of a new line. atLineStart: whether the next character begins one.
  */
 const SEQUENCE =
   /\x1b(?:\[([0-9;:<=>?]*)[ -/]*([@-~])|\][^\x07\x1b]*(?:\x07|\x1b\\)|[PX^_][^\x1b]*\x1b\\|[ -/]+[0-~]|[0-Z\\`-~])|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]/g;
@@ -8,8 +9,12 @@ const FLAGS = { 1: "b", 2: "d", 4: "u" };
 const PLAIN = { c: "", k: "", b: false, d: false, u: false };
 
 export class Ansi {
-  constructor(host) {
-    Object.assign(this, { host, rest: "", style: { ...PLAIN }, line: null, again: false });
+  constructor(addLine) {
+    Object.assign(this, { addLine, rest: "", style: { ...PLAIN }, line: null, again: false });
+  }
+
+  get atLineStart() {
+    return this.line === null && !this.rest;
   }
 
   write(chunk) {
@@ -33,12 +38,12 @@ export class Ansi {
   }
 
   #endLine() {
-    if (this.line === null) this.host.append(document.createElement("div"));
+    if (this.line === null) this.addLine();
     [this.line, this.again] = [null, false];
   }
 
   #append(textContent) {
-    this.line ??= this.host.appendChild(document.createElement("div"));
+    this.line ??= this.addLine();
     if (this.again) this.line.replaceChildren();
     this.again = false;
     const { c, k, b, d, u } = this.style;

@@ -19,6 +19,7 @@ export function readAnswers(answers) {
     step: step_s,
     slots,
     series: answers.flatMap(({ series }) => series.map((one) => ({ ...one, values: [...one.values], ticks: 0 }))),
+    older: answers.map(({ older }) => older).find((older) => older),
     gaps: answers.flatMap(({ gaps }) => gaps.map((gap) => ({ ...gap, from: Date.parse(gap.from) / 1000, to: Date.parse(gap.to) / 1000 }))),
   };
 }

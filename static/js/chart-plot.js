@@ -3,15 +3,16 @@
  * shown: {lines, bands, times, holes: [[from, to]], marks: [{at, words}], limit, limitWords, top, span: [from, to], scale: [unit, factor]}
  */
 import { scaleOf } from "./chart-data.js";
+import { offsetOf, timeZone } from "./time-zone.js";
 
 const { lang } = document.documentElement, isChinese = lang.startsWith("zh");
 const number = new Intl.NumberFormat(lang, { maximumSignificantDigits: 3, maximumFractionDigits: 2, roundingPriority: "lessPrecision" });
 const percent = new Intl.NumberFormat(lang, { style: "percent", maximumSignificantDigits: 2 });
-const clock = new Intl.DateTimeFormat(lang, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
-const day = new Intl.DateTimeFormat(lang, { month: "short", day: "numeric" });
+const clock = new Intl.DateTimeFormat(lang, { hour: "2-digit", minute: "2-digit", hourCycle: "h23", timeZone });
+const day = new Intl.DateTimeFormat(lang, { month: "short", day: "numeric", timeZone });
 const LINE_COLOURS = ["curve-1", "curve-3", "curve-2", "curve-4"], APART_COLOURS = ["curve-3", "curve-4", "curve-5", "curve-6"];
 const MINUTE = 60, HOUR = 3600, DAY = 86_400, GAP_PX = 7;
-const STEPS = [MINUTE, 2 * MINUTE, 5 * MINUTE, 10 * MINUTE, 15 * MINUTE, 30 * MINUTE, HOUR, 2 * HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 2 * DAY, 7 * DAY];
+const STEPS = [MINUTE, 2 * MINUTE, 5 * MINUTE, 10 * MINUTE, 15 * MINUTE, 30 * MINUTE, HOUR, 2 * HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 2 * DAY, 7 * DAY, 14 * DAY, 30 * DAY, 91 * DAY];
 const dots = () => devicePixelRatio || 1;
 
 const probe = document.createElement("i");
@@ -38,7 +39,10 @@ export function show([unit, factor], value) {
   return unit === "%" ? percent.format(value / 100).replace(/(\d)%/, `$1${isChinese ? "" : "\u00a0"}%`) : `${number.format(value * factor)}\u00a0${unit}`.trim();
 }
 export const tell = (metric, value) => show(scaleOf(metric, value ?? 0), value);
-export const clockOf = (seconds) => clock.format(new Date(1000 * seconds));
+const clockOf = (seconds) => clock.format(new Date(1000 * seconds));
+/* A moment of a chart: with its day where the steps are so long that the chart has many days. */
+export const LONG_STEP_S = 300;
+export const whenOf = (seconds, step) => (step > LONG_STEP_S ? `${day.format(new Date(1000 * seconds))} ${clockOf(seconds)}` : clockOf(seconds));
 
 export class Plot {
   constructor(box, { moved, brushed }) {
@@ -97,7 +101,7 @@ export class Plot {
   timeAxis(withTimes) {
     const splits = (u, axis, low, high) => {
       const step = STEPS.find((one) => (high - low) / one <= Math.max(u.width / 90, 2)) ?? STEPS.at(-1);
-      const zone = -60 * new Date(1000 * low).getTimezoneOffset();
+      const zone = offsetOf(low);
       const first = Math.ceil((low + zone) / step) * step - zone;
       return Array.from({ length: Math.max(Math.floor((high - first) / step) + 1, 0) }, (_, i) => first + i * step);
     };

@@ -1,5 +1,5 @@
 /* The figures of charts as a table and as a file, for those who want the numbers. */
-import { clockOf, tell } from "./chart-plot.js";
+import { tell, whenOf } from "./chart-plot.js";
 
 const ROWS = 60, KEEP_MS = 10_000;
 
@@ -10,7 +10,7 @@ export function fillTable(fold, curves, drawn, wordsTime) {
   const values = (slot) => drawn.map(({ lines }) => lines.filter(({ name }) => !name).map(({ metric, values }) => tell(metric, values[slot])).join(" · "));
   const head = row("col", [wordsTime, ...drawn.map(({ figure }) => figure.querySelector("h3").textContent)]);
   fold.querySelector("thead").replaceChildren(head);
-  fold.querySelector("tbody").replaceChildren(...slots.map((slot) => row("row", [clockOf(curves.from + slot * curves.step), ...values(slot)])));
+  fold.querySelector("tbody").replaceChildren(...slots.map((slot) => row("row", [whenOf(curves.from + slot * curves.step, curves.step), ...values(slot)])));
 }
 
 function row(scope, words) {

@@ -5,7 +5,7 @@
  */
 import { addTick, buildLines, findHoles, newestOf, readAnswers, roundUp, scaleOf, summarize, timesOf } from "./chart-data.js";
 import { fillTable, saveCsv } from "./chart-table.js";
-import { Plot, clockOf, show, tell } from "./chart-plot.js";
+import { LONG_STEP_S, Plot, show, tell, whenOf } from "./chart-plot.js";
 
 const SLOTS = 600, LEAST_STEP_S = 10, STALE_S = 30, GROWTH_S = 20, AGAIN_MS = 10_000, UNWATCHED_MS = 30_000;
 // GROWTH_S: how busy something is takes two samples to be known
@@ -69,9 +69,18 @@ class LiveCharts extends HTMLElement {
     if (this.isActive) this.send({ watch: this.subjects });
   }
 
-  /* Time passes: what is not seen is hatched, and what is not watched is fetched again. */
+  /* Whether each tick is put into its step; a tick would say little of a step of hours. */
+  get isFollowed() {
+    return this.subjects.length > 0 && this.curves.step <= LONG_STEP_S;
+  }
+
+  get showsNow() {
+    return this.isActive && !this.zoomed && this.curves.step <= LONG_STEP_S;
+  }
+
+  /* Time passes: what is not seen is hatched, and what is not followed is fetched again. */
   age() {
-    if (this.subjects.length || Date.now() - this.loaded < UNWATCHED_MS) this.draw();
+    if (this.isFollowed || Date.now() - this.loaded < Math.max(UNWATCHED_MS, 100 * this.curves.step)) this.draw();
     else if (!document.hidden && !this.zoomed) this.load();
   }
 
@@ -92,8 +101,8 @@ class LiveCharts extends HTMLElement {
   get span() {
     if (this.zoomed) return this.zoomed;
     const end = this.isActive ? now() : Date.parse(this.dataset.end) / 1000;
-    const range = Number(this.querySelector("[name=range]:checked")?.value) || Infinity;
-    const begin = this.dataset.begin ? Date.parse(this.dataset.begin) / 1000 : end - 86_400;
+    const begin = this.dataset.begin ? Date.parse(this.dataset.begin) / 1000 : -Infinity;
+    const range = Number(this.querySelector("[name=range]:checked")?.value) || (this.dataset.begin ? Infinity : 86_400);
     return [Math.max(begin, end - range), end];
   }
 
@@ -119,7 +128,7 @@ class LiveCharts extends HTMLElement {
   }
 
   hear(tick) {
-    if (!this.subjects.includes(tick.of) || !this.curves || this.zoomed) return;
+    if (!this.subjects.includes(tick.of) || !this.curves || this.zoomed || !this.isFollowed) return;
     const [from, to] = this.span;
     const known = addTick(this.curves, tick, to - from + this.curves.step);
     if (known && this.curves.slots < 3 * SLOTS) requestAnimationFrame(() => this.draw());
@@ -140,6 +149,7 @@ class LiveCharts extends HTMLElement {
     this.holes = [];
     for (const one of known) this.drawOne(one, one === known.at(-1));
     this.tellGaps();
+    this.tellOlder();
     this.piece("simulated").hidden = !curves.series.some(({ source }) => source === "simulated");
     this.read(known[0]?.plot.u.cursor.idx);
   }
@@ -185,9 +195,9 @@ class LiveCharts extends HTMLElement {
     const { curves } = this;
     for (const { figure, lines } of this.drawn ?? []) {
       const last = lines[0].values.findLastIndex((value) => value !== null);
-      const isFresh = this.isActive && !this.zoomed && now() - (curves.from + (last + 1) * curves.step) < Math.max(STALE_S, curves.step);
+      const isFresh = this.showsNow && now() - (curves.from + (last + 1) * curves.step) < Math.max(STALE_S, curves.step);
       const at = slot ?? (isFresh ? last : null);
-      const words = slot === null || slot === undefined ? (this.isActive && !this.zoomed ? this.dataset.wordsNow : "") : fill(this.dataset.wordsAt, { time: clockOf(curves.from + (slot + 0.5) * curves.step) });
+      const words = slot === null || slot === undefined ? (this.showsNow ? this.dataset.wordsNow : "") : fill(this.dataset.wordsAt, { time: whenOf(curves.from + (slot + 0.5) * curves.step, curves.step) });
       const values = lines.filter(({ name }) => !name).map(({ metric, values }) => tell(metric, at === null ? null : values[at]));
       const [small, bold] = figure.querySelector(".chart-now").children;
       small.textContent = words;
@@ -196,12 +206,19 @@ class LiveCharts extends HTMLElement {
   }
 
   tellGaps() {
+    const when = (seconds) => whenOf(seconds, this.curves.step);
     const told = this.holes.slice(-3).map(([from, to]) => {
       const why = this.curves.gaps.find((gap) => gap.from < to && gap.to > from)?.why;
-      if (clockOf(from) === clockOf(to)) return fill(why ? "{from}: {why}" : this.dataset.wordsShort, { from: clockOf(from), why });
-      return fill(why ? "{from}–{to}: {why}" : this.dataset.wordsGap, { from: clockOf(from), to: clockOf(to), why });
+      if (when(from) === when(to)) return fill(why ? "{from}: {why}" : this.dataset.wordsShort, { from: when(from), why });
+      return fill(why ? "{from}–{to}: {why}" : this.dataset.wordsGap, { from: when(from), to: when(to), why });
     });
     this.piece("gaps").replaceChildren(...told.map((words) => Object.assign(document.createElement("li"), { textContent: words })));
+  }
+
+  /* Where the part comes from that the platform keeps no longer. */
+  tellOlder() {
+    this.piece("older").hidden = !this.curves.older;
+    this.piece("older").textContent = this.curves.older?.says ?? "";
   }
 
   saveCsv() {

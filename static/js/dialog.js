@@ -6,6 +6,17 @@ document.addEventListener("click", (event) => {
   if (event.target instanceof HTMLDialogElement && isBeside(event.target, event)) event.target.close();
 });
 
+/* An address ends with a dialog's id where it leads to a question: /j/job-412/#stop-job-412. */
+function openNamed() {
+  const named = document.getElementById(location.hash.slice(1));
+  if (!(named instanceof HTMLDialogElement) || named.open) return;
+  history.replaceState(history.state, "", location.pathname + location.search);
+  named.showModal();
+}
+
+window.addEventListener("hashchange", openNamed);
+openNamed();
+
 function isBeside(dialog, { clientX, clientY, detail }) {
   const box = dialog.getBoundingClientRect();
   return detail > 0 && (clientX < box.left || clientX > box.right || clientY < box.top || clientY > box.bottom);

@@ -5,6 +5,7 @@ import threading
 import pytest
 from django.db import connection
 
+from accounts.directory import invite_person, readmit_person, suspend_person
 from accounts.models import Membership, User
 from accounts.permissions import PERMISSIONS, may, require
 from accounts.services import (
@@ -12,11 +13,8 @@ from accounts.services import (
     accept_invitation,
     create_token,
     create_user,
-    invite_person,
     make_login_link,
-    readmit_person,
     revoke_token,
-    suspend_person,
     use_login_link,
 )
 from common.errors import InvalidInput, NameTaken, NotFound, NotPermitted, NotSignedIn

@@ -114,6 +114,8 @@ def test_counts_are_of_the_last_ten_looks_and_one_that_fell_began_anew():
         ({"oom_kills": None}, "oom_kills", UNKNOWN),
         ({"engine": "Connection refused"}, "container_engine", FAIL),
         ({"engine": ""}, "container_engine", OK),
+        ({"dcgm": "Connection refused"}, "dcgm_exporter", WARN),
+        ({"dcgm": ""}, "dcgm_exporter", OK),
         ({"homes": [Home("/homes", True)]}, "homes_mounted", OK),
         ({"homes": [Home("/homes", True), Home("/data", False)]}, "homes_mounted", FAIL),
         ({"homes": None, "homes_silent_s": 31}, "homes_mounted", FAIL),

@@ -141,11 +141,12 @@ def test_several_users_are_served_at_once_and_without_that_one_waits(daemon, dou
         assert first.recv(3) == second.recv(3) == b"ok\n"
     alone = Daemon(CARDS[1], room / "mps" / CARDS[1], False, double.program)
     alone.ensure([])
-    with come(alone, 1001) as first, come(alone, 1002) as second:
-        assert first.recv(3) == b"ok\n"
-        second.settimeout(0.3)
-        with pytest.raises(TimeoutError):
-            second.recv(3)
+    with come(alone, 1001) as first:
+        assert first.recv(3) == b"ok\n"  # before another comes, who would else be served first now and then
+        with come(alone, 1002) as second:
+            second.settimeout(0.3)
+            with pytest.raises(TimeoutError):
+                second.recv(3)
     alone.end([])
 
 

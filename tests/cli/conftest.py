@@ -63,7 +63,7 @@ def server(monkeypatch):
 @pytest.fixture(scope="module")
 def web(django_db_setup):
     """The address of the portal's own web process."""
-    with running_web(host="127.0.0.1") as web:
+    with running_web(host="127.0.0.1", TESSERA_APPS_URL="http://*.localhost:8471") as web:
         yield web.url
 
 

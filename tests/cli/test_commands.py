@@ -256,7 +256,7 @@ def test_acting_on_several_goes_on_after_a_refusal(server, tessera):
     assert result.exit_code == 2
     assert result.stderr == "1: It runs already.\n../me: No.\n"
     assert result.stdout == "job-2 is held. To let it start: tessera release job-2\n"
-    assert server.asked[-1][1] == "/jobs/..%2Fme:hold"
+    assert server.asked[-1][1] == "/jobs?limit=500&owner=me&q=..%2Fme&state=queued"
 
 
 def resizing(state: str, gpu_text: str, detail: str = "") -> dict:
@@ -266,7 +266,7 @@ def resizing(state: str, gpu_text: str, detail: str = "") -> dict:
 
 
 def test_resize_waits_until_it_is_done(server, tessera, monkeypatch):
-    monkeypatch.setattr("cli.commands.job_actions.POLL_S", 0)
+    monkeypatch.setattr("cli.commands.jobs.actions.POLL_S", 0)
     server.on("POST /jobs/job-1:resize", (200, resizing("asked", "8.5 GB")))
     server.on("GET /jobs/job-1", (200, resizing("asked", "8.5 GB")), (200, resizing("done", "17 GB")))
     result = tessera("resize", "1", "--gpu", "1/2")
@@ -280,6 +280,14 @@ def test_change_sends_values_as_a_job_file_has_them(server, tessera):
     (request,) = server.of("PATCH /jobs/job-1")
     assert json.loads(request[3]) == {"gpu": "1/2", "nodes": 2, "preemptible": True, "time": "90m"}
     assert tessera("change", "1", "gpu").exit_code == 2
+
+
+def test_label_sets_and_removes(server, tessera):
+    server.on("PATCH /jobs/job-1", (200, {"id": "job-1", "spec": {"labels": {"exp": "b", "good": ""}}}))
+    result = tessera("label", "1", "exp=b", "good", "old-")
+    assert (result.exit_code, result.stdout) == (0, "job-1 has labels exp=b, good.\n")
+    (request,) = server.of("PATCH /jobs/job-1")
+    assert json.loads(request[3]) == {"labels": {"exp": "b", "good": "", "old": None}}
 
 
 def test_resize_says_why_not(server, tessera):
@@ -316,7 +324,7 @@ def test_free_counts_quarters_card_by_card(server, tessera):
     assert result.stderr == "* simulated cards\n"
 
 
-def test_quota_tells_what_high_priority_costs(server, tessera):
+def test_quota_tells_until_when_it_holds_and_what_high_priority_costs(server, tessera):
     amounts = {name: {"value": 1000, "text": "1"} for name in ("used", "guarantee")}
     budget = {"total": 168.0, "ran": 2.5, "asked": 24.0, "left": 141.5, "refills_at": "2026-11-30T00:00:00Z"}
     prices = [
@@ -324,14 +332,16 @@ def test_quota_tells_what_high_priority_costs(server, tessera):
         {"price": "consent", "leads": ["bob"], "budget": None, "text": "A lead consents: bob."},
         {"price": "free", "leads": [], "budget": None, "text": "It costs nothing."},
     ]
+    thens = [None, {"ends": False, "text": "Until Friday: GPU limit 4, then 2."}, None]
     rows = [
         {
             "team": "nlp",
             "pool": pool,
             "gpu": {**amounts, "limit": {"value": limit, "text": "4"}},
+            "then": then,
             "high_priority": price,
         }
-        for pool, limit, price in zip(("dev", "train", "old"), (None, 4000, 4000), prices, strict=True)
+        for pool, limit, price, then in zip(("dev", "train", "old"), (None, 4000, 4000), prices, thens, strict=True)
     ]
     server.on("GET /quotas", (200, {"results": rows, "me": {}, "next_cursor": None}))
     result = tessera("quota")
@@ -341,7 +351,11 @@ def test_quota_tells_what_high_priority_costs(server, tessera):
         ["nlp", "train", "1", "1", "4", "with", "consent"],
         ["nlp", "old", "1", "1", "4", "free"],
     ]
-    assert result.stderr.splitlines() == ["nlp/dev: 141.5 hours are left.", "nlp/train: A lead consents: bob."]
+    assert result.stderr.splitlines() == [
+        "nlp/dev: 141.5 hours are left.",
+        "nlp/train: Until Friday: GPU limit 4, then 2.",
+        "nlp/train: A lead consents: bob.",
+    ]
 
 
 def test_free_tells_of_maintenance_once_for_all_pools(server, tessera):

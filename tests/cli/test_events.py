@@ -118,6 +118,7 @@ def following_ada(portal, cast):
 
 def test_the_real_stream_in_the_words_of_the_history_until_ctrl_c(following_ada, cast):
     job = make.job(cast.ada, pool="dev")
+    assert json.loads(following_ada.stdout.readline())["type"] == "user.token_made"
     shown = json.loads(following_ada.stdout.readline())
     assert (shown["object"], shown["text"]) == (job.public_id, "Submitted to pool dev")
     assert shown["id"] == Event.objects.get(verb="submitted").pk

@@ -53,6 +53,20 @@ def test_a_login_goes_in_and_never_comes_out(signed, cast):
     assert "Withdraw it" in bob("registries", "rm", number).stderr and not Login.objects.exists()
 
 
+def test_a_login_is_named_by_its_registry_where_that_has_no_other(signed, cast):
+    bob = signed(cast.bob)
+    bob("registries", "add", "robot.corp", "robot", "--team", "nlp", "--password-stdin", input="s3cret\n")
+    changed = bob("registries", "set", "robot.corp", "--password-stdin", input="new\n")
+    assert changed.stdout == "The login at robot.corp has a new password.\n", changed.stderr
+    missing = bob("registries", "rm", "robt.corp")
+    assert missing.exit_code == 3 and "Did you mean robot.corp" in missing.stderr
+    root = signed(make.admin())
+    root("registries", "add", "robot.corp", "second", "--password-stdin", input="s3cret\n")
+    several = root("registries", "rm", "robot.corp")
+    assert several.exit_code == 2 and Login.objects.count() == 2
+    assert "robot of nlp" in several.stderr and "second of all" in several.stderr
+
+
 def test_a_member_sees_no_logins(signed, cast):
     make.login(cast.bob, cast.nlp)
     assert "No logins" in (signed(cast.ada)("registries", "ls").stdout + signed(cast.ada)("registries", "ls").stderr)

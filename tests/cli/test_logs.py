@@ -137,3 +137,50 @@ def test_a_terminal_gets_colours_and_nothing_that_moves_it(server):
     server.on(LOG, chunks(b"\x1b[31mred\x1b[2J\x1b]0;pwned\x07 \x1b[", b"1mbold\n"))
     assert on_a_terminal(server.url, "logs", "1") == b"\x1b[31mred \x1b[1mbold\r\n\x1b[0m"
     assert on_a_terminal(server.url, "logs", "1", NO_COLOR="1") == b"red bold\r\n"
+
+
+def part(content: bytes, following_offset: int, size: int):
+    """What the platform selects of a part of a log."""
+
+    def answer(handler):
+        handler.send_response(200)
+        told = {"Content-Length": len(content), "X-Log-Next-Offset": following_offset, "X-Log-Size": size}
+        for name, value in told.items():
+            handler.send_header(name, str(value))
+        handler.end_headers()
+        handler.wfile.write(content)
+
+    return answer
+
+
+def test_lines_are_searched_part_by_part_until_the_end(server, tessera):
+    server.on("GET /jobs/job-1", (200, ended()))
+    server.on(LOG, part(b"loss 1\n", 4000, 9000), part(b"", 8000, 9000), part(b"loss 2\n", 9100, 9100))
+    assert tessera("logs", "1", "--grep", "loss", "--timestamps").stdout == "loss 1\nloss 2\n"
+    assert offsets(server) == ["0", "4000", "8000"]
+    assert all("search=loss" in path and "timestamps=1" in path for _, path, _, _ in server.of(LOG))
+
+
+def test_a_log_that_does_not_go_on_ends_the_search(server, tessera):
+    server.on("GET /jobs/job-1", (200, ended()))
+    server.on(LOG, part(b"x\n", 0, 9000))
+    assert tessera("logs", "1", "--grep", "x").stdout == "x\n"
+
+
+def test_what_is_followed_is_not_searched(server, tessera):
+    result = tessera("logs", "-f", "1", "--grep", "x")
+    assert result.exit_code == 2 and "Leave it out" in result.stderr
+
+
+def test_a_task_is_named_by_its_jobs_name(server, tessera):
+    tasks = [{"uuid": f"t-{role}", "role": role, "rank": 0, "ended_at": None} for role in ("main", "side")]
+    server.on("GET /jobs", (200, {"results": [ended(name="train", tasks=tasks)], "next_cursor": None}))
+    server.on("GET /jobs/job-1", (200, ended(name="train", tasks=tasks)))
+    server.on(LOG, chunks(b"one"))
+    for name in ("train.side.0", "job-1.side.0", "1.side.0"):
+        assert tessera("logs", name).stdout == "one", name
+        assert "task=t-side" in server.of(LOG)[-1][1]
+    assert tessera("logs", "job-1.side.1").stderr == "job-1 has no task side.1. It has: main.0, side.0\n"
+    assert tessera("logs", "train.side.0", "--rank", "0").exit_code == 2
+    missing = tessera("logs", "train.sid.0")
+    assert missing.exit_code == 3 and "Did you mean train.side.0" in missing.stderr

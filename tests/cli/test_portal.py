@@ -211,3 +211,10 @@ def test_a_job_is_put_in_one_pool_and_back_in_all(ada, cast):
     assert Job.objects.get(pk=job.pk).pool_names == ["train", "dev"]
     assert "train,dev" in ada("queue").stdout
     assert "It also waits in dev, and starts in the first with room." in ada("why", job.public_id).stdout
+
+
+def test_the_platform_answers_in_the_language_of_the_command(cast, ada):
+    cast.ada.language = "zh-hans"
+    cast.ada.save(update_fields=["language"])
+    refused = ada("stop", "999999")
+    assert refused.exit_code == 3 and refused.stderr.startswith("job-999999: ") and refused.stderr.isascii()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cli.commands.job_status import COLUMNS, OWNER, _row
+from cli.commands.jobs.listing import COLUMNS, OWNER, _row
 from cli.output.cells import describe_next, format_duration, format_gpus, format_place, format_wait_or_run, now
 from cli.output.safe_text import LogText, cut, plain, width
 from cli.output.table import lay_out

@@ -104,9 +104,10 @@ def test_a_redirect_is_an_answer_and_is_not_followed():
     assert len(seen) == 1
 
 
-def test_a_server_that_trickles_is_cut_off(monkeypatch):
+@pytest.mark.parametrize("begins", [b"", b"HTTP/1.0 200 OK\r\n\r\n"], ids=["headers", "body"])
+def test_a_server_that_trickles_is_cut_off(begins, monkeypatch):
     monkeypatch.setattr(safe_http, "WITHIN_S", 0.3)
-    with server(200, trickle=True) as (port, _):
+    with server(200, trickle=True, begins=begins) as (port, _):
         answer = post_body(f"http://127.0.0.1:{port}/", b"", {}, LOOPBACK)
     assert answer.status is None and answer.error == "timeout" and answer.took_ms < 2000
 
@@ -170,10 +171,11 @@ def write_certificate(folder, name):
 
 
 @contextmanager
-def server(status, location="", trickle=False, endless=False, certificate=None, names=None):
+def server(status, location="", trickle=False, begins=b"", endless=False, certificate=None, names=None):
     """(port, what it was asked: [(path, headers, body)]). endless: then how much was written until it was cut off.
 
-    certificate: by HTTPS with it; names: gets the names that clients ask for.
+    begins: what comes at once of an answer that trickles. certificate: by HTTPS with it; names: gets the names that
+    clients ask for.
     """
     seen = []
 
@@ -200,6 +202,7 @@ def server(status, location="", trickle=False, endless=False, certificate=None, 
 
         def _trickle(self):
             try:
+                self.wfile.write(begins)
                 for byte in b"HTTP/1.1 200 OK\r\n" * 3:
                     self.wfile.write(bytes([byte]))
                     time.sleep(0.05)

@@ -17,7 +17,8 @@ from tests.local_cluster import local_place
 from tests.runtimes.kubernetes.signed_in import WAYS
 from tests.runtimes.kubernetes.world import leave_nothing, wait_slowly
 
-LIVES_S = 30
+BESIDE_OTHERS = True
+LIVES_S = 20
 
 
 def start(data, **environment) -> subprocess.CompletedProcess:

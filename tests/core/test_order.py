@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from scheduler.core.cycle import run_cycle
 from scheduler.core.model.types import Placement, Policy
+from scheduler.core.queueing import priority_order
 from scheduler.core.queueing.cycle_context import Cycle
-from scheduler.core.queueing.priority_order import order_jobs
-from tests.worlds import wants, with_waiting, world
+from scheduler.core.queueing.priority_order import Turns
+from tests.worlds import in_order, wants, with_waiting, world
 
 HOUR = 3600.0
 POLICY = Policy()
@@ -101,8 +102,8 @@ def test_the_order_is_looked_at_again_only_where_it_must(monkeypatch):
     """1,000 jobs of 2 people: one key for each job that is served, and one more for each that moved back."""
     snapshot = world("n1: V100-32GBx8", *backlog("ada", "eve", each=500))
     keys = []
-    real = order_jobs.__globals__["_JobStream"].key
-    monkeypatch.setattr(order_jobs.__globals__["_JobStream"], "key", lambda stream: keys.append(1) or real(stream))
+    real = priority_order._JobStream.key
+    monkeypatch.setattr(priority_order._JobStream, "key", lambda stream: keys.append(1) or real(stream))
     run_cycle(snapshot, POLICY, 100.0)
     assert len(keys) <= 2 * 2 * 1000 + 16
 
@@ -161,23 +162,43 @@ def test_under_finite_load_every_job_that_can_run_starts(jobs, hours):
 @given(load)
 def test_each_job_is_named_once_and_always_in_the_same_order(jobs):
     snapshot = world("n1: T4x4\nn2: A100x4", *jobs)
-    order = [job.job for job in order_jobs(snapshot, snapshot.waiting, POLICY, 20_000.0)]
+    order = [job.job for job in in_order(snapshot, snapshot.waiting, POLICY, 20_000.0)]
     assert sorted(order) == list(range(1, len(jobs) + 1))
-    assert order == [job.job for job in order_jobs(snapshot, reversed(snapshot.waiting), POLICY, 20_000.0)]
+    assert order == [job.job for job in in_order(snapshot, snapshot.waiting[::-1], POLICY, 20_000.0)]
+
+
+class NeverSettled(Turns):
+    """Turns of jobs that may always depend on another pool's, and never do."""
+
+    def depends(self, job):
+        return False
+
+    def are_settled(self):
+        return False
+
+
+@settings(max_examples=60, deadline=None, database=None)
+@given(load, st.booleans())
+def test_jobs_ranked_at_once_come_in_the_order_in_which_they_come_one_by_one(jobs, short_first):
+    lines = "n1: T4x4 | ada holds 1 | bob holds 2\nn2: A100x4 | eve holds 1/2"
+    snapshot = world(lines, *jobs, parents={"ada": "lab", "bob": "lab"})
+    policy = Policy(ageing_s=5000.0, short_first=short_first)
+    one_by_one = in_order(snapshot, snapshot.waiting, policy, 20_000.0, NeverSettled())
+    assert in_order(snapshot, snapshot.waiting, policy, 20_000.0) == one_by_one
 
 
 def test_where_the_policy_says_so_the_shortest_of_one_person_goes_first_and_who_says_nothing_last():
     snapshot = world("n1: V100-32GBx1", wants("ada", "1"), wants("ada", "1"), wants("ada", "1"))
     hours = (float("inf"), 2.0, 1.0)
     jobs = [replace(job, time_s=time * HOUR) for job, time in zip(snapshot.waiting, hours, strict=True)]
-    assert [job.job for job in order_jobs(snapshot, jobs, Policy(short_first=True), 100.0)] == [3, 2, 1]
-    assert [job.job for job in order_jobs(snapshot, jobs, Policy(), 100.0)] == [1, 2, 3]
+    assert [job.job for job in in_order(snapshot, jobs, Policy(short_first=True), 100.0)] == [3, 2, 1]
+    assert [job.job for job in in_order(snapshot, jobs, Policy(), 100.0)] == [1, 2, 3]
 
 
 def short_first(now: float, *jobs) -> list[int]:
     """The order of jobs of one card, each (hours that it says, hour at which it came)."""
     snapshot = world("n1: V100-32GBx1", *[wants("ada", "1", time_s=said * HOUR, at=at * HOUR) for said, at in jobs])
-    return [job.job for job in order_jobs(snapshot, snapshot.waiting, Policy(short_first=True), now * HOUR)]
+    return [job.job for job in in_order(snapshot, snapshot.waiting, Policy(short_first=True), now * HOUR)]
 
 
 def test_a_short_job_passes_a_longer_one_until_that_has_waited_for_the_difference():

@@ -7,7 +7,10 @@ from dev.testing import examples, pytest_command
 
 def test_the_quick_tests_run_on_two_workers_for_each_core_by_default():
     workers = str(min(2 * os.cpu_count(), 16))
-    assert pytest_command([])[3:] == ["-n", workers, "--dist", "loadfile", "-m", "not slow and not kubernetes"]
+    assert pytest_command([])[3:] == [
+        *("-n", workers, "--dist", "loadfile", "--no-loadscope-reorder"),
+        *("-m", "not slow and not kubernetes"),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from bench.stack import Stack, running_stack
+from tests.shared_environment import prepare_shared_environment
 
 ENDED_WITHIN_S = 20
 
@@ -20,14 +21,14 @@ def stack():
 @pytest.fixture(scope="module")
 def stack_with_notebooks():
     """In which JupyterLab and TensorBoard can be started."""
-    with passing_stack(notebooks=True) as running:
+    with passing_stack(environment=prepare_shared_environment()) as running:
         running.wait_for_environment()
         yield running
 
 
 @contextmanager
-def passing_stack(notebooks: bool):
-    with running_stack(notebooks=notebooks) as running:
+def passing_stack(**how):
+    with running_stack(**how) as running:
         yield running
     until = time.monotonic() + ENDED_WITHIN_S
     while (left := processes_of(running)) and time.monotonic() < until:

@@ -15,7 +15,7 @@ from bench.stack import ROOT, Stack, free_port, nothing_prepared
 from runtimes.local.processes import has_marker, list_processes
 from tests.runtimes.worlds import wait_for
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.begins_first]
 
 SMALL = {"cpu": "50m", "memory": "64MiB"}
 COMPARED = [
@@ -73,9 +73,7 @@ def backup(stack, tmp_path_factory):
     uuids = [stack.api("GET", f"/jobs/{job}")["tasks"][0]["uuid"] for job in (runs, later)]
     stack.stop()
     yield place, folder, before, ended, runs, waits, later
-    for pid in [pid for uuid in uuids for pid in find_processes(uuid)]:  # of a test that failed
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: not any(kill_processes(uuid) for uuid in uuids))  # what still wrote would refill its folder
 
 
 def restored(folder: Path, key: Path, data: Path, *words) -> str:
@@ -132,6 +130,15 @@ def test_in_its_own_place_it_finds_what_runs_and_names_what_it_does_not_know(sta
 
 def is_alive(uuid: str) -> bool:
     return bool(find_processes(uuid))
+
+
+def kill_processes(uuid: str) -> list[int]:
+    """Return those that there were."""
+    found = find_processes(uuid)
+    for pid in found:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    return found
 
 
 def find_processes(uuid: str) -> list[int]:

@@ -23,6 +23,7 @@ from tests.terminal_page import run, sees, size_of, state_is
 pytestmark = [pytest.mark.kubernetes, pytest.mark.browser, pytest.mark.slow]
 pytestmark += [pytest.mark.timeout(600, func_only=True)]  # to wait for the cluster may take longer
 
+BESIDE_OTHERS = True
 SERVES = """\
 import functools, http.server, os
 os.makedirs("www", exist_ok=True)

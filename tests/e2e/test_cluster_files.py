@@ -23,6 +23,7 @@ from tests.local_cluster import local_place
 from tests.runtimes.kubernetes.world import REAL_NODE, leave_nothing
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(900)]
+BESIDE_OTHERS = True
 SMALL = {"gpu": "0", "cpu": 0.1, "memory": "128MB"}
 LAB = {"gpu": "0", "cpu_milli": 500, "memory_mib": 1000}
 

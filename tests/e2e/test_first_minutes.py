@@ -17,7 +17,7 @@ from bench.stack import ROOT
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(600)]
 PASSWORD = "correct horse battery staple"
-LAB_MS, FEW_SECONDS_MS = 90_000, 30_000
+LAB_MS, FEW_SECONDS_MS = 90_000, 60_000  # four platforms may share two cores meanwhile
 WHOLE_ONLY = """
 from accounts.services import create_team
 from cluster.models import Pool
@@ -60,9 +60,9 @@ def admin(stack, chromium):
 def newcomer(request, stack, admin, chromium):
     """Invited by an admin, joined by the link."""
     team, size, gpu = TEAMS[request.param]
-    admin.goto("/settings/invite/")
+    admin.goto("/console/people/")
     choose_team(admin, team)
-    admin.get_by_role("button", name="Create a link").click()
+    admin.get_by_role("button", name="Invite").click()
     context = chromium.new_context(base_url=stack.url)
     page = context.new_page()
     page.goto(admin.locator("code.command span").first.inner_text())
@@ -74,6 +74,55 @@ def newcomer(request, stack, admin, chromium):
     yield Newcomer(request.param, page, size, gpu, login)
     stack.end_jobs()
     context.close()
+
+
+class Clicks:
+    """Counts what a person presses. Opening a link that somebody sent counts, typing does not."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def click(self, what: Locator) -> None:
+        what.click()
+        self.count += 1
+
+    def choose(self, field: Locator, words: str) -> None:
+        field.select_option(label=words)
+        self.count += 1
+
+    def open(self, page: Page, address: str) -> None:
+        page.goto(address)
+        self.count += 1
+
+
+def test_an_admin_gets_a_new_person_to_their_first_job_in_a_dozen_clicks(stack, admin, chromium):
+    began, clicks = time.monotonic(), Clicks()
+    admin.goto("/")
+    clicks.click(admin.get_by_role("link", name="Console", exact=True).first)
+    clicks.click(admin.get_by_role("link", name="Teams", exact=True))
+    admin.get_by_label("Name", exact=True).fill("robots")
+    clicks.click(admin.get_by_role("button", name="Create the team"))
+    admin.get_by_label("Limit of robots in train").fill("1")
+    clicks.click(admin.get_by_role("button", name="Save"))
+    expect(admin.get_by_label("Limit of robots in train")).to_have_value("1")
+    clicks.click(admin.get_by_role("link", name="People", exact=True))
+    clicks.choose(admin.get_by_label("Team"), "robots")
+    clicks.click(admin.get_by_role("button", name="Invite"))
+    clicks.click(admin.get_by_role("button", name="Copy the link"))
+    link = admin.locator(".made-list code.command span").inner_text()
+    context = chromium.new_context(base_url=stack.url)
+    page = context.new_page()
+    clicks.open(page, link)
+    page.get_by_label("User name").fill("rosa")
+    page.get_by_label("Password").fill(PASSWORD)
+    clicks.click(page.get_by_role("button", name="Create my account"))
+    clicks.click(page.get_by_role("link", name="Open the example"))
+    clicks.click(page.get_by_role("button", name="Submit", exact=True))
+    page.wait_for_url("**/j/job-*/")
+    page.get_by_role("log").get_by_text("step 5 of 5").wait_for(timeout=FEW_SECONDS_MS)
+    context.close()
+    stack.end_jobs()
+    assert clicks.count <= 12 and time.monotonic() - began < 180
 
 
 def choose_team(admin: Page, team: str) -> None:
@@ -161,9 +210,10 @@ def test_the_form_as_it_stands_starts_when_it_says_so_and_a_stop_ends_it(newcome
 def test_the_command_line_does_what_the_pages_offer(newcomer, stack, tmp_path):
     page = newcomer.page
     page.goto("/")
+    page.locator("#free-now").wait_for()
     headline = page.locator("#can-start").inner_text()
     page.goto("/settings/tokens/")
-    page.get_by_label("Name").fill("laptop")
+    page.get_by_label("Name", exact=True).fill("laptop")
     page.get_by_role("button", name="Create the token").click()
     secret = page.locator("code.command span").first.inner_text()
     tessera = Terminal(tmp_path)
@@ -206,7 +256,8 @@ def said_of_the_start(page: Page) -> Locator:
 
 
 def free_now(page: Page) -> list[str]:
-    return page.locator(".home-free .stat-value").all_inner_texts()
+    page.locator("#free-now").wait_for()
+    return page.locator("[aria-labelledby=free-now] .pool-words b").all_inner_texts()
 
 
 def folder_of(newcomer: Newcomer) -> str:

@@ -6,7 +6,7 @@ import pytest
 
 from bench.stack import Stack
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.begins_first]
 LAB_MS = 90_000
 
 

@@ -77,6 +77,7 @@ def test_over_ssh_one_is_inside_the_same_slice(sliced, doubled, tmp_path):
     public = (tmp_path / "key.pub").read_text().strip()
     sliced.api("POST", "/me/ssh-keys", {"name": "laptop", "key": public})
     job = submit(sliced, f"sleep 60 | {doubled.program} hold {MIB}")
+    sliced.wait_for(job, "running")  # its first line may come sooner, and SSH is refused until then
     sliced.wait_for_line(job, "0\n")
     options = {"StrictHostKeyChecking": "no", "UserKnownHostsFile": "/dev/null", "IdentityFile": tmp_path / "key"}
     told = [part for name, value in options.items() for part in ("-o", f"{name}={value}")]

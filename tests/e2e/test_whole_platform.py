@@ -91,7 +91,7 @@ def page(stack, chromium):
 @pytest.mark.browser
 def test_submit_in_the_form_watch_the_log_arrive_and_stop_it(stack, page):
     page.goto(f"{stack.url}/jobs/new")
-    page.get_by_label("Name").fill("from the browser")
+    page.get_by_label("Name", exact=True).fill("from the browser")
     page.get_by_label("Command").fill("for n in $(seq 1 100); do echo count $n; sleep 0.3; done")
     page.get_by_role("button", name="Submit", exact=True).click()
     page.wait_for_url("**/j/job-*/")
@@ -149,10 +149,9 @@ def change_limit(stack: Stack, gpu_milli: int | None) -> None:
 
 CHANGE_LIMIT = """
 from accounts.models import User
-from cluster.capacity import pool_total
 from quotas.models import Quota
 from quotas.services import save_quota
 quota = Quota.objects.get(pool__name="dev")
 quota.gpu_milli_guarantee, quota.gpu_milli_limit = 0, {}
-save_quota(actor=User.objects.get(username="admin"), quota=quota, pool_total=pool_total(quota.pool))
+save_quota(actor=User.objects.get(username="admin"), quota=quota)
 """

@@ -1,10 +1,15 @@
 """People hear of what they chose to hear of, once, and mark it read."""
 
+from datetime import timedelta
+
 import pytest
+from django.db.models.functions import Now
 
 from common.errors import InvalidInput
 from events.models import Notice
 from events.notices import KINDS, Channels, choose_channels, count_unread, load_choices, mark_read, notify
+from jobs.control import retry_job
+from jobs.models import Job
 from jobs.states import TaskState
 from tests import make
 
@@ -16,8 +21,14 @@ def cast():
     return make.cast()
 
 
+def wait(job: Job, seconds: int) -> Job:
+    """Let a job have waited in the queue for so long."""
+    Job.objects.filter(pk=job.pk).update(queued_at=Now() - timedelta(seconds=seconds))
+    return job
+
+
 def test_a_job_that_starts_and_fails_is_told_to_its_owner_alone(cast):
-    job = make.job(cast.ada, pool="dev", name="train")
+    job = wait(make.job(cast.ada, pool="dev", name="train"), 90)
     make.start(job)
     make.end(job, TaskState.FAILED, "out_of_memory", exit_code=None)
     kinds = [(notice.kind, notice.user_id, notice.label) for notice in Notice.objects.order_by("pk")]
@@ -26,10 +37,26 @@ def test_a_job_that_starts_and_fails_is_told_to_its_owner_alone(cast):
     assert failed.params == {"name": "train", "reason": "out_of_memory"} and failed.due_at is not None
 
 
-def test_success_is_told_only_to_those_who_chose_it(cast):
-    for person, told in ((cast.ada, False), (cast.bob, True)):
-        if told:
-            choose_channels(user_id=person.pk, choices={"job_succeeded": Channels(portal=True, mail=False)})
+@pytest.mark.parametrize(("seconds", "told"), [(0, 0), (50, 0), (60, 1), (3600, 1)])
+def test_a_start_is_told_only_after_a_wait(cast, seconds, told):
+    make.start(wait(make.job(cast.ada, pool="dev"), seconds))
+    assert Notice.objects.filter(kind="job_started").count() == told
+
+
+def test_a_retry_that_starts_at_once_is_not_told_however_long_ago_it_was_submitted(cast):
+    job = wait(make.job(cast.ada, pool="dev"), 90)
+    Job.objects.filter(pk=job.pk).update(submitted_at=Now() - timedelta(days=2))
+    make.start(job)
+    make.end(job, TaskState.FAILED, "exit_nonzero", exit_code=1)
+    retry_job(actor=cast.ada, job=Job.objects.get(pk=job.pk))
+    make.start(Job.objects.get(pk=job.pk))
+    assert Notice.objects.filter(kind="job_started").count() == 1
+
+
+def test_success_is_told_to_all_but_those_who_chose_it_away(cast):
+    for person, told in ((cast.ada, True), (cast.bob, False)):
+        if not told:
+            choose_channels(user_id=person.pk, choices={"job_succeeded": Channels(portal=False, mail=False)})
         job = make.job(person, pool="dev")
         make.start(job)
         make.end(job)

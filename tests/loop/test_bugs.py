@@ -7,6 +7,8 @@ from tests.loop.life import run
 from tests.loop.mutants import Bug, plant
 from tests.loop.world import Broken
 
+pytestmark = pytest.mark.begins_first
+
 LIVES = 400
 """So many lives a bug may stay hidden; most are found in the first."""
 

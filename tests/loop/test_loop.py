@@ -8,10 +8,11 @@ import os
 import pytest
 
 from tests.loop.life import run
+from tests.whole import part_of
 
 STEPS = 5_000
 """Transactions that were committed, and calls to the runtime."""
-PARTS = 40
+PARTS = part_of(40, 3)
 QUICK = 1
 FIRST_SEED = int(os.environ.get("TESSERA_LOOP_SEED", "0"))
 

@@ -8,8 +8,9 @@ import pytest
 
 from events.models import Event
 from tests.loop import acts, life
+from tests.whole import part_of
 
-PARTS, SEEDS = 4, 10
+PARTS, SEEDS = part_of(4, 2), 10
 RARE = {acts.wish: 1.0, acts.cordon: 0.2, acts.follow_node: 4.0, acts.maintain: 0.1, acts.lend: 0.1}
 OFTEN = {acts.resize: 25.0, acts.submit: 8.0}
 

@@ -41,8 +41,9 @@ from tests.loop.bugs import BUGS_OF_THE_MODEL
 from tests.loop.connection import install
 from tests.loop.database import Database
 from tests.loop.mutants import plant
+from tests.whole import part_of
 
-LISTS, OF = 10, 100
+LISTS, OF = 10, part_of(100, 5)
 LISTS_AT_MOST = 100
 """Until one finds a planted bug: most do not come by it (one in fourteen by the rarest, of 200)."""
 STEPS = 12

@@ -80,6 +80,7 @@ def keep_heat(gpu) -> None:
         ({"audience": []}, "required"),
         ({"audience": ["everybody"]}, "unknown_value"),
         ({"subject": "job", "metric": "waiting_s", "action": "drain_node"}, "action_without_machine"),
+        ({"subject": "job", "metric": "waiting_s", "action": "drain_card"}, "drain_without_card"),
         ({"action": "cordon_node", "audience": ["admin"]}, "action_untold"),
         ({"least_gpus": 4}, "only_for_jobs"),
         ({"subject": "team", "metric": "idle_gpus", "pool_id": 1}, "in_no_pool"),

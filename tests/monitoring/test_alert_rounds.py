@@ -9,9 +9,10 @@ from django.utils import timezone
 from cluster.models import Gpu, Node
 from common.errors import Conflict
 from events.models import Event, Notice
-from monitoring.alerts.actions import undo_action
+from monitoring.alerts.actions import confirm_action, undo_action
 from monitoring.alerts.round import judge_alerts
 from monitoring.models import Alert, AlertRound, AlertRule, CardNow, NodeCheck, Silence
+from scheduler.loading.snapshots import load_world
 from tests import make
 from webhooks.models import Delivery
 
@@ -28,6 +29,12 @@ def world():
     AlertRule.objects.exclude(code="gpu_hot").update(enabled=False)
     AlertRule.objects.filter(code="gpu_hot").update(for_s=0, clear_for_s=0, audience=["owner", "admin"])
     return cast
+
+
+def load_open() -> dict[int, bool]:
+    """On which cards the scheduler would start something."""
+    world = load_world()
+    return {gpu.pk: bool(is_open) for gpu, is_open in zip(world.gpus, world.snapshot.gpu_open, strict=True)}
 
 
 def heat(world, celsius):
@@ -104,6 +111,39 @@ def test_a_rule_drains_a_machine_only_after_the_notice_and_one_click_undoes_it(w
     assert world.node.state == "READY"  # what a person undid stays so
     with pytest.raises(Conflict):
         undo_action(actor=world.rita, alert=alert)
+
+
+def test_a_rule_keeps_a_card_from_new_work_until_somebody_takes_it_back(world):
+    AlertRule.objects.filter(code="gpu_hot").update(action="drain_card")
+    for number in range(2, 14):
+        make.gpu(make.node(f"n{number}", pool=world.dev), pool=world.dev)
+    heat(world, 90)
+    alert = Alert.objects.get()
+    world.card.refresh_from_db()
+    assert (alert.acts, world.card.healthy, world.card.why_out) == ("done", False, "GPU too hot")
+    opened = load_open()
+    assert opened.pop(world.card.pk) is False and len(opened) > 10 and all(opened.values())
+    world.task.refresh_from_db()
+    world.node.refresh_from_db()
+    assert (world.task.state, world.node.state) == ("RUNNING", "READY")
+    heat(world, 60)
+    world.card.refresh_from_db()
+    assert not world.card.healthy
+    undo_action(actor=world.rita, alert=alert)
+    world.card.refresh_from_db()
+    assert world.card.healthy and all(load_open().values())
+    with pytest.raises(Conflict):
+        undo_action(actor=world.rita, alert=alert)
+
+
+def test_a_card_that_is_more_than_a_tenth_of_its_pool_is_asked_about(world):
+    AlertRule.objects.filter(code="gpu_hot").update(action="drain_card")
+    heat(world, 90)
+    world.card.refresh_from_db()
+    assert (world.card.healthy, Alert.objects.get().acts) == (True, "asks")
+    confirm_action(actor=world.rita, alert=Alert.objects.get())
+    world.card.refresh_from_db()
+    assert not world.card.healthy
 
 
 def test_an_action_beyond_its_bounds_asks(world):

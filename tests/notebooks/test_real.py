@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from bench.stack import take_environment
 from jobs.models import Job, JobKind
-from notebooks import build_environment
 from notebooks.environment import READY, environment_path, read_state
 from notebooks.models import Notebook
 from notebooks.services import create_notebook, start_notebook
@@ -17,8 +17,9 @@ from runtimes.local.access.access import LocalAccess
 from runtimes.local.runtime import LocalRuntime
 from scheduler.reconcile.task_specs import build_task_spec
 from tests import make
+from tests.shared_environment import prepare_shared_environment
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.django_db]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.django_db, pytest.mark.begins_first]
 WAIT_S = 60
 
 
@@ -35,8 +36,7 @@ def test_jupyterlab_answers_inside_its_task(settings, place, monkeypatch):
     options = {name: place / name for name in ("data", "log", "run", "files")}
     for path in options.values():
         path.mkdir(mode=0o711)
-    (place / "data/notebook-environment").mkdir(mode=0o755)
-    assert build_environment.prepare_environment(settings.TESSERA_DATA) == 0
+    take_environment(settings.TESSERA_DATA, prepare_shared_environment())
     assert (environment_path(settings.TESSERA_DATA) / READY).exists()
     assert read_state(settings.TESSERA_DATA)["step"] == "done"
     named = {f"{name}_dir": path for name, path in options.items()}

@@ -6,6 +6,7 @@ import time
 from datetime import timedelta
 
 import pytest
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from common.errors import Conflict, Impossible, InvalidInput, NameTaken, NotPermitted, QuotaExceeded, Unavailable
@@ -78,6 +79,16 @@ def test_a_notebook_runs_as_an_interactive_job_that_only_its_answer_makes_ready(
     mark_ready(explore, explore.task)
     assert Notebook.objects.get(pk=explore.pk).state == NotebookState.RUNNING
     assert verbs(explore) == ["created", "started", "ready"]
+    assert not Notice.objects.exists()
+
+
+def test_a_notebook_that_was_long_in_coming_is_told_when_it_answers(cast):
+    explore = start(create_notebook(user=cast.ada, name="explore", gpu="1/4"))
+    Job.objects.update(queued_at=Now() - timedelta(minutes=5))
+    make.start(explore.job)
+    assert not Notice.objects.exists()
+    explore = Notebook.objects.get(pk=explore.pk)
+    mark_ready(explore, explore.task)
     assert [(one.kind, one.label) for one in Notice.objects.all()] == [("job_started", explore.public_id)]
 
 

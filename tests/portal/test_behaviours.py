@@ -100,9 +100,17 @@ def test_a_page_says_as_of_when_it_is_while_the_platform_sees_nothing_new(page, 
 
 
 def test_a_page_counts_from_when_the_database_last_answered_not_from_when_it_heard_that(page, job):
+    page.route("**/*", fail_for_parts)  # one that is answered is a sign that the database is back
     page.route_web_socket("**/live", lambda socket: socket.send('{"now": "2026-01-01T00:00Z", "away": 50}'))
     page.goto(f"/j/{job.public_id}/")
     expect(page.locator("#live")).to_have_text(re.compile(r"5\d s ago: the database does not respond"))
+
+
+def fail_for_parts(route) -> None:
+    if "hx-request" in route.request.headers:
+        route.fulfill(status=503)
+    else:
+        route.continue_()
 
 
 def test_a_part_of_the_page_changes_when_its_object_does(page, job):
@@ -154,7 +162,7 @@ def test_what_a_log_lacks_is_said_beside_the_lines_that_it_has(page, job, store)
 
 def test_on_a_phone_no_tab_is_out_of_sight(chromium, portal, cast):
     with browsing(chromium, portal, elsewhere(lambda: make.session(make.admin())), viewport=PHONE) as page:
-        for path in ("/cluster/", "/cluster/checks/"):
+        for path in ("/cluster/", "/cluster/health/"):
             page.goto(path)
             assert page.locator("nav.tabs").evaluate("e => e.scrollWidth - e.clientWidth") == 0
             assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
@@ -208,3 +216,43 @@ def test_without_a_socket_an_active_page_is_polled_and_an_idle_one_is_left_alone
     page.clock.run_for(60_000)
     assert 4 <= page.evaluate("window.asked") <= 7
     assert page.locator("#live").get_attribute("data-state") == "polling"
+
+
+def test_the_palette_and_the_keys_lead_everywhere_without_a_mouse(page, job):
+    chosen = page.locator("#palette [aria-selected=true]")
+    page.goto("/quota/")
+    page.keyboard.press("Control+k")
+    expect(chosen).to_have_text("Submit a job")
+    page.keyboard.type(job.public_id)
+    expect(page.get_by_text("3 results")).to_be_attached()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    expect(chosen).to_contain_text("asks before it stops")
+    expect(page.get_by_role("combobox")).to_have_attribute("aria-activedescendant", chosen.get_attribute("id"))
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("dialog", name=f"Stop {job.public_id}, ")).to_be_visible()  # it asks
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+
+    page.keyboard.press("?")
+    page.get_by_label("Single keys work").uncheck()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    page.keyboard.type("gq?")
+    page.keyboard.press("Control+k")
+    page.keyboard.type("shortcuts")
+    page.keyboard.press("Enter")  # before the answer: its first option is meant
+    page.get_by_label("Single keys work").check()
+    assert page.url.endswith(f"/j/{job.public_id}/")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+
+    page.keyboard.type("gj")
+    page.wait_for_url("**/jobs/")
+    page.keyboard.type("/gc")
+    expect(page.get_by_role("searchbox")).to_have_value("gc")
+    page.get_by_role("searchbox").blur()
+    page.keyboard.type("j")
+    expect(page.locator("tr :focus")).to_have_attribute("href", f"/j/{job.public_id}/")
+    page.keyboard.press("Control+k")
+    expect(chosen).to_have_attribute("href", f"/j/{job.public_id}/")  # the page before

@@ -11,7 +11,7 @@ from cluster.models import Agent, Enrolment
 from tests import make
 
 pytestmark = pytest.mark.django_db
-AGENTS, ENROLMENTS = "/console/cluster/agent/", "/console/cluster/enrolment/"
+AGENTS, ENROLMENTS = "/admin/cluster/agent/", "/admin/cluster/enrolment/"
 
 
 @pytest.fixture(autouse=True)

@@ -28,6 +28,8 @@ from monitoring.models import Exemption, IdleRule, IdleWatch, ReportMail
 from monitoring.report_mails.services import create_report_mail
 from notebooks.services import create_notebook
 from portal.api.permissions import AGENT, ANYBODY, SIGNED_IN
+from portal.models import SavedView
+from sharing.tokens import create_notebook_token
 from tests import make
 
 SIGN_IN = 302  # to the sign-in page, and back afterwards
@@ -36,6 +38,7 @@ METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 # {(route, method): (an anonymous visitor, eve, ada's token without any scope)}
 API = {
     ("api-me", "GET"): (401, 200, 200),
+    ("api-me", "PATCH"): (401, 200, 403),
     ("api-tokens", "GET"): (401, 200, 403),
     ("api-tokens", "POST"): (401, 400, 403),
     ("api-token", "DELETE"): (401, 404, 403),
@@ -47,10 +50,19 @@ API = {
     ("api-notebook", "GET"): (401, 404, 403),
     ("api-notebook", "PATCH"): (401, 404, 403),
     ("api-notebook", "DELETE"): (401, 404, 403),
+    ("api-job-shares", "GET"): (401, 404, 403),
+    ("api-job-shares", "POST"): (401, 404, 403),
+    ("api-job-share", "DELETE"): (401, 404, 403),
+    ("api-notebook-tokens", "GET"): (401, 404, 403),
+    ("api-notebook-tokens", "POST"): (401, 404, 403),
+    ("api-notebook-token", "DELETE"): (401, 404, 403),
     ("api-notebook-start", "POST"): (401, 404, 403),
     ("api-notebook-stop", "POST"): (401, 404, 403),
     ("api-notebook-clone", "POST"): (401, 404, 403),
     ("api-notebook-extend", "POST"): (401, 404, 403),
+    ("api-views", "GET"): (401, 200, 403),
+    ("api-views", "POST"): (401, 400, 403),
+    ("api-view", "DELETE"): (401, 404, 403),
     ("api-idle", "GET"): (401, 200, 403),
     ("api-idle-snooze", "POST"): (401, 404, 403),
     ("api-idle-nudge", "POST"): (401, 404, 403),
@@ -127,11 +139,13 @@ API = {
     ("api-upload", "PATCH"): (401, 415, 403),
     ("api-upload", "DELETE"): (401, 404, 403),
     ("api-pools", "GET"): (401, 200, 403),
+    ("api-pools", "POST"): (401, 403, 403),
     ("api-pool", "GET"): (401, 200, 403),
     ("api-pool", "PATCH"): (401, 403, 403),
     ("api-windows", "GET"): (401, 200, 403),
     ("api-windows", "POST"): (401, 403, 403),
     ("api-window", "GET"): (401, 404, 403),
+    ("api-window", "PATCH"): (401, 403, 403),
     ("api-window", "DELETE"): (401, 403, 403),
     ("api-images", "GET"): (401, 200, 403),
     ("api-images", "POST"): (401, 400, 403),
@@ -184,8 +198,38 @@ API = {
     ("api-report-idle", "GET"): (401, 200, 403),
     ("api-report-waits", "GET"): (401, 200, 403),
     ("api-usage", "GET"): (401, 200, 403),
+    ("api-search", "GET"): (401, 400, 400),
+    ("api-announcements", "GET"): (401, 200, 200),
+    ("api-announcements", "POST"): (401, 403, 403),
+    ("api-announcement", "GET"): (401, 404, 404),
+    ("api-announcement", "PATCH"): (401, 403, 403),
+    ("api-announcement", "DELETE"): (401, 403, 403),
+    ("api-audit", "GET"): (401, 403, 403),
+    ("api-people", "GET"): (401, 403, 403),
+    ("api-people", "POST"): (401, 403, 403),
+    ("api-people-invite", "POST"): (401, 403, 403),
+    ("api-person", "GET"): (401, 403, 403),
+    ("api-person", "PATCH"): (401, 403, 403),
+    ("api-person-link", "POST"): (401, 403, 403),
+    ("api-teams", "GET"): (401, 200, 403),
+    ("api-teams", "POST"): (401, 403, 403),
+    ("api-team", "GET"): (401, 404, 403),
+    ("api-team", "PATCH"): (401, 403, 403),
+    ("api-members", "GET"): (401, 404, 403),
+    ("api-members", "POST"): (401, 403, 403),
+    ("api-member", "GET"): (401, 404, 403),
+    ("api-member", "PATCH"): (401, 403, 403),
+    ("api-member", "DELETE"): (401, 403, 403),
+    ("api-quota", "GET"): (401, 404, 403),
+    ("api-quota", "PATCH"): (401, 403, 403),
+    ("api-quota", "DELETE"): (401, 403, 403),
+    ("api-quotas-save", "POST"): (401, 403, 403),
+    ("api-limits", "GET"): (401, 403, 403),
+    ("api-limit", "GET"): (401, 403, 403),
+    ("api-limit", "PATCH"): (401, 403, 403),
     ("api-quotas", "GET"): (401, 200, 403),
     ("api-queue", "GET"): (401, 200, 403),
+    ("api-replay", "GET"): (401, 200, 403),
     ("api-capacity", "GET"): (401, 200, 403),
     ("api-version", "GET"): (200, 200, 200),
     ("api-openapi", "GET"): (200, 200, 200),
@@ -195,7 +239,12 @@ API = {
 # Pages know sessions only: a token is nobody to them.
 PAGES = {
     ("home", "GET"): (SIGN_IN, 200, SIGN_IN),
+    ("search", "GET"): (SIGN_IN, 200, SIGN_IN),
+    ("help", "GET"): (200, 200, 200),  # the documents, for anybody
     ("jobs", "GET"): (SIGN_IN, 200, SIGN_IN),
+    ("jobs_act", "POST"): (SIGN_IN, 302, SIGN_IN),
+    ("saved_view_save", "POST"): (SIGN_IN, 302, SIGN_IN),
+    ("saved_view_delete", "POST"): (SIGN_IN, 404, SIGN_IN),
     ("job_new", "GET"): (SIGN_IN, 200, SIGN_IN),
     ("job_new", "POST"): (SIGN_IN, 400, SIGN_IN),
     ("job_sync", "POST"): (SIGN_IN, 200, SIGN_IN),
@@ -206,8 +255,12 @@ PAGES = {
     ("job_release", "POST"): (SIGN_IN, 404, SIGN_IN),
     ("job_resize", "POST"): (SIGN_IN, 404, SIGN_IN),
     ("job_change", "POST"): (SIGN_IN, 404, SIGN_IN),
+    ("job_label", "POST"): (SIGN_IN, 404, SIGN_IN),
     ("job_settle", "POST"): (SIGN_IN, 404, SIGN_IN),
     ("job_log", "GET"): (SIGN_IN, 404, SIGN_IN),
+    ("job_log_lines", "GET"): (SIGN_IN, 404, SIGN_IN),
+    ("job_log_times", "GET"): (SIGN_IN, 404, SIGN_IN),
+    ("job_log_search", "GET"): (SIGN_IN, 404, SIGN_IN),
     ("app_authorize", "GET"): (SIGN_IN, 404, SIGN_IN),
     ("app_authorize", "POST"): (SIGN_IN, 404, SIGN_IN),
     ("terminal", "GET"): (SIGN_IN, 404, SIGN_IN),
@@ -225,6 +278,12 @@ PAGES = {
     ("notebook_extend", "POST"): (SIGN_IN, 404, SIGN_IN),
     ("notebook_delete", "POST"): (SIGN_IN, 404, SIGN_IN),
     ("notebook_resume", "POST"): (SIGN_IN, 404, SIGN_IN),
+    ("job_sharing", "GET"): (SIGN_IN, 404, SIGN_IN),
+    ("job_sharing", "POST"): (SIGN_IN, 404, SIGN_IN),
+    ("job_share_end", "POST"): (SIGN_IN, 404, SIGN_IN),
+    ("notebook_addresses", "GET"): (SIGN_IN, 404, SIGN_IN),
+    ("notebook_addresses", "POST"): (SIGN_IN, 404, SIGN_IN),
+    ("notebook_address_end", "POST"): (SIGN_IN, 404, SIGN_IN),
     ("idle", "GET"): (SIGN_IN, 200, SIGN_IN),
     ("idle_people", "GET"): (SIGN_IN, 403, SIGN_IN),
     ("idle_snooze", "POST"): (SIGN_IN, 404, SIGN_IN),
@@ -235,10 +294,12 @@ PAGES = {
     ("queue", "GET"): (SIGN_IN, 200, SIGN_IN),
     ("cluster", "GET"): (SIGN_IN, 200, SIGN_IN),
     ("gpu_map", "GET"): (SIGN_IN, 200, SIGN_IN),
+    ("replay", "GET"): (SIGN_IN, 200, SIGN_IN),
     ("gpu", "GET"): (SIGN_IN, 200, SIGN_IN),
     ("node", "GET"): (SIGN_IN, 200, SIGN_IN),
     ("node_cordon", "POST"): (SIGN_IN, 403, SIGN_IN),
     ("node_drain", "POST"): (SIGN_IN, 403, SIGN_IN),
+    ("gpu_open", "POST"): (SIGN_IN, 403, SIGN_IN),
     ("node_uncordon", "POST"): (SIGN_IN, 403, SIGN_IN),
     ("images", "GET"): (SIGN_IN, 200, SIGN_IN),
     ("checks", "GET"): (SIGN_IN, 403, SIGN_IN),
@@ -264,6 +325,8 @@ PAGES = {
     ("join", "POST"): (404, 404, 404),
     ("sign_out", "POST"): (302, 302, 302),
     ("set_look", "POST"): (302, 302, 302),
+    ("profile", "GET"): (SIGN_IN, 200, SIGN_IN),
+    ("profile", "POST"): (SIGN_IN, 200, SIGN_IN),
     ("password", "GET"): (SIGN_IN, 200, SIGN_IN),
     ("password", "POST"): (SIGN_IN, 200, SIGN_IN),
     ("tokens", "GET"): (SIGN_IN, 200, SIGN_IN),
@@ -295,13 +358,87 @@ PAGES = {
     ("webhook_secret", "POST"): (SIGN_IN, 404, SIGN_IN),
     ("webhook_delete", "POST"): (SIGN_IN, 404, SIGN_IN),
     ("webhook_again", "POST"): (SIGN_IN, 404, SIGN_IN),
-    ("invite", "GET"): (SIGN_IN, 403, SIGN_IN),
-    ("invite", "POST"): (SIGN_IN, 403, SIGN_IN),
+    ("console", "GET"): (SIGN_IN, 403, SIGN_IN),
+    ("console_machines", "GET"): (SIGN_IN, 403, SIGN_IN),
+    ("console_machine_service", "GET"): (SIGN_IN, 403, SIGN_IN),
+    ("console_machine_service", "POST"): (SIGN_IN, 403, SIGN_IN),
+    ("console_machine_invite", "POST"): (SIGN_IN, 403, SIGN_IN),
+    ("console_approve", "POST"): (SIGN_IN, 403, SIGN_IN),
+    ("console_refuse", "POST"): (SIGN_IN, 403, SIGN_IN),
+    ("console_images", "GET"): (SIGN_IN, 403, SIGN_IN),
+    ("console_images", "POST"): (SIGN_IN, 403, SIGN_IN),
+    ("console_image", "GET"): (SIGN_IN, 403, SIGN_IN),
+    ("console_image", "POST"): (SIGN_IN, 403, SIGN_IN),
+    ("console_image_delete", "POST"): (SIGN_IN, 403, SIGN_IN),
+    ("console_login_add", "POST"): (SIGN_IN, 403, SIGN_IN),
+    ("console_login", "GET"): (SIGN_IN, 403, SIGN_IN),
+    ("console_login", "POST"): (SIGN_IN, 403, SIGN_IN),
+    ("console_login_delete", "POST"): (SIGN_IN, 403, SIGN_IN),
+    ("console_limits", "GET"): (SIGN_IN, 403, SIGN_IN),
+    ("console_limit", "GET"): (SIGN_IN, 403, SIGN_IN),
+    ("console_limit", "POST"): (SIGN_IN, 403, SIGN_IN),
+    ("console_people", "GET"): (SIGN_IN, 403, SIGN_IN),
+    ("console_people_csv", "GET"): (SIGN_IN, 403, SIGN_IN),
+    ("console_person_new", "GET"): (SIGN_IN, 403, SIGN_IN),
+    ("console_person_new", "POST"): (SIGN_IN, 403, SIGN_IN),
+    ("console_invite", "POST"): (SIGN_IN, 403, SIGN_IN),
+    ("console_person", "GET"): (SIGN_IN, 403, SIGN_IN),
+    ("console_person", "POST"): (SIGN_IN, 403, SIGN_IN),
+    ("console_person_link", "POST"): (SIGN_IN, 403, SIGN_IN),
+    ("console_access", "POST"): (SIGN_IN, 403, SIGN_IN),
+    ("console_membership", "POST"): (SIGN_IN, 403, SIGN_IN),
+    ("console_teams", "GET"): (SIGN_IN, 403, SIGN_IN),
+    ("console_teams", "POST"): (SIGN_IN, 403, SIGN_IN),
+    ("console_team", "GET"): (SIGN_IN, 403, SIGN_IN),
+    ("console_team", "POST"): (SIGN_IN, 403, SIGN_IN),
+    ("console_member_add", "POST"): (SIGN_IN, 403, SIGN_IN),
+    ("console_quotas", "GET"): (SIGN_IN, 403, SIGN_IN),
+    ("console_quotas", "POST"): (SIGN_IN, 403, SIGN_IN),
+    ("console_quotas_csv", "GET"): (SIGN_IN, 403, SIGN_IN),
+    ("console_quota_until", "POST"): (SIGN_IN, 403, SIGN_IN),
+    ("console_quota_undo", "POST"): (SIGN_IN, 403, SIGN_IN),
+    ("told_put_away", "POST"): (SIGN_IN, 302, SIGN_IN),
+    ("console_maintenance", "GET"): (SIGN_IN, 403, SIGN_IN),
+    ("console_maintenance_new", "GET"): (SIGN_IN, 403, SIGN_IN),
+    ("console_maintenance_new", "POST"): (SIGN_IN, 403, SIGN_IN),
+    ("console_maintenance_one", "GET"): (SIGN_IN, 403, SIGN_IN),
+    ("console_maintenance_one", "POST"): (SIGN_IN, 403, SIGN_IN),
+    ("console_maintenance_end", "POST"): (SIGN_IN, 403, SIGN_IN),
+    ("console_pools", "GET"): (SIGN_IN, 403, SIGN_IN),
+    ("console_pool_new", "GET"): (SIGN_IN, 403, SIGN_IN),
+    ("console_pool_new", "POST"): (SIGN_IN, 403, SIGN_IN),
+    ("console_pool", "GET"): (SIGN_IN, 403, SIGN_IN),
+    ("console_pool", "POST"): (SIGN_IN, 403, SIGN_IN),
+    ("console_pool_undo", "POST"): (SIGN_IN, 403, SIGN_IN),
+    ("console_windows", "GET"): (SIGN_IN, 403, SIGN_IN),
+    ("console_window_new", "GET"): (SIGN_IN, 403, SIGN_IN),
+    ("console_window_new", "POST"): (SIGN_IN, 403, SIGN_IN),
+    ("console_window", "GET"): (SIGN_IN, 403, SIGN_IN),
+    ("console_window", "POST"): (SIGN_IN, 403, SIGN_IN),
+    ("console_window_remove", "POST"): (SIGN_IN, 403, SIGN_IN),
+    ("console_idle_rules", "GET"): (SIGN_IN, 403, SIGN_IN),
+    ("console_idle_rule_new", "GET"): (SIGN_IN, 403, SIGN_IN),
+    ("console_idle_rule_new", "POST"): (SIGN_IN, 403, SIGN_IN),
+    ("console_idle_rule", "GET"): (SIGN_IN, 403, SIGN_IN),
+    ("console_idle_rule", "POST"): (SIGN_IN, 403, SIGN_IN),
+    ("console_idle_rule_delete", "POST"): (SIGN_IN, 403, SIGN_IN),
+    ("console_alert_rules", "GET"): (SIGN_IN, 403, SIGN_IN),
+    ("console_alert_rule_new", "GET"): (SIGN_IN, 403, SIGN_IN),
+    ("console_alert_rule_new", "POST"): (SIGN_IN, 403, SIGN_IN),
+    ("console_alert_rule", "GET"): (SIGN_IN, 403, SIGN_IN),
+    ("console_alert_rule", "POST"): (SIGN_IN, 403, SIGN_IN),
+    ("console_alert_rule_switch", "POST"): (SIGN_IN, 403, SIGN_IN),
+    ("console_alert_rule_delete", "POST"): (SIGN_IN, 403, SIGN_IN),
+    ("console_announcements", "GET"): (SIGN_IN, 403, SIGN_IN),
+    ("console_announcements", "POST"): (SIGN_IN, 403, SIGN_IN),
+    ("console_announcement_end", "POST"): (SIGN_IN, 403, SIGN_IN),
+    ("console_audit", "GET"): (SIGN_IN, 403, SIGN_IN),
+    ("console_audit_csv", "GET"): (SIGN_IN, 403, SIGN_IN),
 }
 DOORS = API | PAGES
 # The whole console is for admins and auditors: everybody else is sent away at every address of it.
 CONSOLE = "admin:"
-CONSOLE_WAYS = {"/sign-in/", "/", "/console/", "/console/login/", "/settings/password/"}  # each asks again
+CONSOLE_WAYS = {"/sign-in/", "/", "/admin/", "/admin/login/", "/settings/password/"}  # each asks again
 
 ALERTS = {"alerts:read", "alerts:write"}  # rules and their back-tests
 
@@ -332,7 +469,7 @@ OF_ADA_ALONE = [
     name
     for name, pattern in routes()
     if name == "terminal"
-    or {"notebook_id", "token_id", "key_id", "upload_id", "webhook_id", "silence_id", "mail_id"}
+    or {"notebook_id", "token_id", "key_id", "upload_id", "webhook_id", "silence_id", "mail_id", "view_id"}
     & set(pattern.pattern.regex.groupindex)
 ]
 
@@ -369,11 +506,13 @@ def build_world():
     cast.report_mail = create_report_mail(ReportMail(user=cast.ada, report="usage", by="team"))
     cast.idle_rule = IdleRule.objects.create(kind="batch")
     cast.notebook = create_notebook(user=cast.ada, name="secret-plan", gpu="1/4")
+    cast.notebook_token, _secret = create_notebook_token(actor=cast.ada, notebook=cast.notebook, name="secret-plan")
     cast.secret = make.token(cast.ada)
     cast.upload = Upload.objects.create(uuid=uuid4(), user=cast.ada, name="secret-plan", size=1)
     cast.token = ApiToken.objects.get()
     ApiToken.objects.update(scopes=[])
     cast.key = add_ssh_key(user=cast.ada, key=make.ssh_key(), name="secret-plan")
+    cast.view = SavedView.objects.create(user=cast.ada, name="secret-plan", query="?q=secret-plan")
     cast.gone, cast.admin = make.user("gone", cast.nlp), make.admin()
     cast.dead = dead_tokens(cast)
     cast.tokens = {"stranger": make.token(cast.eve), "lead": make.token(cast.bob), "token without scope": cast.secret}
@@ -390,7 +529,11 @@ def dead_tokens(cast):
     return {**dead, "of a running task": derive_task_secret(cast.task.uuid), "made up": "tes_nothing"}
 
 
-NAMES = {"api-pool": "dev", "api-pool-metrics": "dev", "api-team-metrics": "nlp"}
+NAMES = {
+    **dict.fromkeys(("api-pool", "api-pool-metrics"), "dev"),
+    **dict.fromkeys(("api-team", "api-team-metrics", "api-members", "api-member", "api-quota"), "nlp"),
+    **dict.fromkeys(("api-person", "api-person-link", "api-limit"), "ada"),
+}
 
 
 def address(name, world):
@@ -399,14 +542,22 @@ def address(name, world):
         "notebook_id": world.notebook.public_id,
         "task_uuid": world.task.uuid,
         "token_id": world.token.pk,
+        "notebook_token_id": world.notebook_token.pk,
         "key_id": world.key.pk,
         "name": NAMES.get(name, world.job.public_id if name == "terminal" else "n1"),
         "webhook_id": world.webhook.pk,
+        "view_id": world.view.pk,
         "alert_id": world.alert.pk,
         "rule_id": world.alert.rule_id,
         "silence_id": world.silence.pk,
         "maintenance_id": 1,
         "window_id": 1,
+        "person": "ada",
+        "pool": "dev",
+        "event_id": 1,
+        "quota_id": 1,
+        "announcement_id": 1,
+        "key": "a1",
         "price_id": 1,
         "mail_id": world.report_mail.pk,
         "report": "usage",
@@ -418,6 +569,7 @@ def address(name, world):
         "secret": "no-such-secret",
         "digest": "sha256:" + "0" * 64,
         "path": "nothing",
+        "page": "",
         "upload_id": world.upload.uuid,
         "uuid": world.gpus[0].uuid,
     }
@@ -510,9 +662,9 @@ def test_no_dead_token_opens_anything_of_the_api(world, name):
 @pytest.mark.parametrize("name", SCOPED)
 def test_a_token_needs_the_scope_of_a_door_and_no_other(world, name):
     for method, needed in dict(routes())[name].callback.view_class.scopes.items():
-        for_admins = {"cluster:write", "metrics:scrape", *ALERTS} & set(needed) or name.startswith(
-            ("api-price", "api-idle-people")
-        )
+        for_admins = {"cluster:write", "metrics:scrape", "people:write", "quotas:write", "audit:read", *ALERTS} & set(
+            needed
+        ) or name.startswith(("api-price", "api-idle-people"))
         person = world.admin if for_admins else world.ada  # nobody else may
         without, alone = make.token(person, *set(SCOPES) - set(needed)), make.token(person, *needed)
         refused, answer = (call(method, address(name, world), token) for token in (without, alone))

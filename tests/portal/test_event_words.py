@@ -13,7 +13,7 @@ def test_a_sentence_is_made_even_without_any_value(kind, about):
 
 
 def test_what_has_no_sentence_is_called_as_programs_call_it():
-    assert describe_event(Event(kind="node", verb="node.added", params={"gpus": 2})) == "node.added"
+    assert describe_event(Event(kind="node", verb="node.painted", params={"gpus": 2})) == "node.painted"
 
 
 @pytest.mark.django_db
@@ -23,6 +23,11 @@ def test_a_placed_task_is_told_with_its_node_and_gpus():
     placed = Event.objects.get(kind="task", to_state="ASSIGNED")
     assert describe_event(placed, alone=True) == "Task main was placed on n1 (GPU 0)"
     assert describe_event(placed) == "Task main.0 was placed on n1 (GPU 0)"
+
+
+def test_a_machine_out_of_service_is_told_with_the_reason():
+    row = Event(kind="node", verb="state", to_state="CORDONED", params={"why": "new 100 % fans"})
+    assert describe_event(row) == "Cordoned: running work continues, nothing new starts. new 100 % fans"
 
 
 @pytest.mark.django_db

@@ -14,7 +14,9 @@ from notebooks.models import Notebook
 from notebooks.services import create_notebook, start_notebook
 from scheduler.models import Forecast, Lease
 from tests import make
+from tests.portal.pages.rail import BUSY
 from tests.web_process import browsing, elsewhere, running_web
+from tests.whole import WHOLE
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -39,11 +41,12 @@ HOVER_ALL = """() => {  // by another pseudo-class that weighs the same, and tha
     });
     [...document.styleSheets].forEach((sheet) => change(sheet.cssRules));
 }"""
-PLANT = """(button) => {
+PLANT_AND_MEASURE = f"""(button, buttons) => {{
     button.classList.add("planted");
     button.style.setProperty("color", "#111", "important");
     button.style.setProperty("background", "#000", "important");
-}"""
+    return ({MEASURE})(buttons);
+}}"""
 LOOKS = [("auto", "light"), ("auto", "dark"), ("light", "dark"), ("dark", "light")]
 """(what the person has chosen, what their system says)"""
 
@@ -135,14 +138,15 @@ def test_every_button_can_be_read_in_each_look(chromium, portal, cast):
     ]  # fmt: skip
     session = elsewhere(make.session, cast.ada)
     with browsing(chromium, portal, session, viewport=WIDE, reduced_motion="reduce") as page:
-        assert "\n".join(faint for path in pages for faint in list_faint_buttons(page, path)) == ""
+        played = pages if WHOLE else pages[::2]
+        assert "\n".join(faint for path in played for faint in list_faint_buttons(page, path)) == ""
 
 
 @pytest.mark.slow
 def test_every_button_of_an_admin_can_be_read_in_each_look(chromium, portal, cast):
     session = elsewhere(lambda: make.session(make.admin()))
     with browsing(chromium, portal, session, viewport=WIDE, reduced_motion="reduce") as page:
-        pages = ("/", "/cluster/checks/", "/nodes/n1/", "/settings/invite/")
+        pages = ("/", "/cluster/health/", "/nodes/n1/", "/console/people/")
         assert "\n".join(faint for path in pages for faint in list_faint_buttons(page, path)) == ""
 
 
@@ -156,14 +160,17 @@ def test_every_button_can_be_read(chromium, portal, cast, path):
 def test_what_measures_contrast_finds_black_on_black(chromium, portal, cast):
     with browsing(chromium, portal, elsewhere(make.session, cast.ada)) as page:
         page.goto("/notebooks/")
-        page.locator(".row-tools .btn").first.evaluate(PLANT)
-        (planted,) = [found for found in page.evaluate(MEASURE, BUTTONS) if "planted" in found["what"]]
+        page.wait_for_selector(BUSY, state="detached")
+        # In one turn, for a live page may draw its rows anew between two.
+        measured = page.locator(".row-tools .btn").first.evaluate(PLANT_AND_MEASURE, BUTTONS)
+        (planted,) = [found for found in measured if "planted" in found["what"]]
         assert planted["ratio"] < 1.2 and planted["least"] == 4.5
 
 
 def list_faint_buttons(page, path: str) -> list[str]:
     """Those of too little contrast, at rest and under the pointer, in each look."""
     assert page.goto(path).status == 200
+    page.wait_for_selector(BUSY, state="detached")
     page.evaluate(OPEN_ALL)
     faint = []
     for hovered in (False, True):

@@ -238,7 +238,10 @@ async def test_a_new_view_begins_at_a_line_near_the_end(running, world):
     async with listening(world.ada) as socket:
         await socket.send_json_to({"follow": task, "offset": -20})
         piece = await next_with(socket, "data")
-        assert (piece["data"], piece["cut"]) == ("line 98\nline 99\n", True)
+        assert (piece["data"], piece["line"]) == ("line 98\nline 99\n", 99)
+        await socket.send_json_to({"follow": task, "offset": -(2**60)})
+        piece = await next_with(socket, "data")
+        assert (piece["offset"], piece["line"]) == (0, 1)
 
 
 async def test_a_stranger_cannot_tell_a_log_from_none(running, world):

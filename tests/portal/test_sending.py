@@ -12,8 +12,8 @@ import pytest
 from django.core import mail
 from django.db.models.functions import Now
 
+from accounts.directory import suspend_person
 from accounts.models import Membership
-from accounts.services import suspend_person
 from common.errors import Conflict
 from events.models import Event, Notice
 from events.outgoing import AT_ONCE, PAUSES_S

@@ -27,7 +27,8 @@ def running(cast):
     return Job.objects.get(pk=job.pk)
 
 
-def test_a_stranger_sees_a_waiting_job_by_team_size_and_reason_code_only(cast):
+def test_a_stranger_sees_a_waiting_job_by_team_size_and_reason_code_only(cast, settings):
+    settings.TESSERA_VISIBILITY = "team"
     job = make.job(cast.ada, name="secret-plan", gpu="1/4", pool="dev", env={"KEY": "hush"})
     Job.objects.update(wait_reasons=[{"code": "held", "params": {"who": "bob"}}], wait_position=1, wait_of=1)
     (row,) = list_queue_rows(cast.eve)
@@ -45,14 +46,21 @@ def test_a_team_mate_sees_the_whole_row(cast):
     assert row.reason_text == "held by bob"
 
 
+def test_usually_a_stranger_is_told_the_owner_and_no_more(cast, running):
+    for row in (list_active_rows(cast.eve)[0], load_gpu_slices(cast.eve)[0].slices[0]):
+        assert (row.full, row.team, row.owner, row.name, row.job_id) == (False, "nlp", "ada", "", "")
+        assert not [secret for secret in ("secret-plan", "hush", running.public_id) if secret in texts(row)]
+
+
 def test_private_visibility_hides_the_team_as_well(cast, running, settings):
     settings.TESSERA_VISIBILITY = "private"
     (row,) = list_active_rows(cast.eve)
-    assert (row.team, row.team_label) == ("", "another team")
-    assert "nlp" not in texts(row) and "nlp" not in texts(load_gpu_slices(cast.eve)[0])
+    assert (row.team, row.owner, row.team_label) == ("", "", "another team")
+    assert "ada" not in texts(row) and "nlp" not in texts(row) and "nlp" not in texts(load_gpu_slices(cast.eve)[0])
 
 
-def test_a_stranger_sees_a_slice_and_when_it_ends_but_not_whose(cast, running):
+def test_a_stranger_sees_a_slice_and_when_it_ends_but_not_whose(cast, running, settings):
+    settings.TESSERA_VISIBILITY = "team"
     (part,) = load_gpu_slices(cast.eve)[0].slices
     assert (part.team, part.memory_mib, part.compute_percent, part.state) == ("nlp", 8127, 25, "RUNNING")
     assert part.expected_end_at is not None

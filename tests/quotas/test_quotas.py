@@ -11,7 +11,6 @@ from quotas.services import delete_quota, save_quota, save_user_limit
 from tests import make
 
 pytestmark = pytest.mark.django_db
-TOTAL = (2_000, 16_000, 65_536)
 
 
 @pytest.fixture
@@ -22,7 +21,7 @@ def cast():
 def test_a_change_is_kept_with_who_from_and_to(cast):
     root, quota = make.admin(), Quota.objects.get(team=cast.nlp, pool=cast.dev)
     quota.gpu_milli_limit = 1_500
-    save_quota(actor=root, quota=quota, pool_total=TOTAL)
+    save_quota(actor=root, quota=quota)
     event = Event.objects.get(kind="quota")
     assert (event.actor, event.params) == (
         "rita",
@@ -32,10 +31,10 @@ def test_a_change_is_kept_with_who_from_and_to(cast):
 
 def test_the_leads_of_a_team_are_told_of_its_quota_and_nobody_else(cast):
     root, quota = make.admin(), Quota.objects.get(team=cast.nlp, pool=cast.dev)
-    save_quota(actor=root, quota=quota, pool_total=TOTAL)
+    save_quota(actor=root, quota=quota)
     assert not Notice.objects.exists()
     quota.gpu_milli_limit = 1_500
-    save_quota(actor=root, quota=quota, pool_total=TOTAL)
+    save_quota(actor=root, quota=quota)
     delete_quota(actor=root, quota=quota)
     told = Notice.objects.filter(kind="quota_changed")
     assert [notice.user_id for notice in told] == [cast.bob.pk] * 2
@@ -43,7 +42,7 @@ def test_the_leads_of_a_team_are_told_of_its_quota_and_nobody_else(cast):
 
 
 def test_saving_without_a_change_leaves_no_line(cast):
-    save_quota(actor=make.admin(), quota=Quota.objects.get(team=cast.nlp, pool=cast.dev), pool_total=TOTAL)
+    save_quota(actor=make.admin(), quota=Quota.objects.get(team=cast.nlp, pool=cast.dev))
     assert not Event.objects.filter(kind="quota").exists()
 
 
@@ -59,7 +58,7 @@ def test_a_promise_that_cannot_be_kept_is_refused(cast, fields, code):
     for name, value in fields.items():
         setattr(quota, name, value)
     with pytest.raises(InvalidInput) as no:
-        save_quota(actor=make.admin(), quota=quota, pool_total=TOTAL)
+        save_quota(actor=make.admin(), quota=quota)
     assert no.value.errors[0].code == code
 
 
@@ -68,12 +67,12 @@ def test_guarantees_of_two_teams_together_stay_within_the_pool(cast):
     quota = Quota.objects.get(team=cast.nlp, pool=cast.dev)
     quota.gpu_milli_guarantee = 600
     with pytest.raises(InvalidInput):
-        save_quota(actor=make.admin(), quota=quota, pool_total=TOTAL)
+        save_quota(actor=make.admin(), quota=quota)
 
 
 def test_a_lead_changes_no_quota(cast):
     with pytest.raises(NotPermitted):
-        save_quota(actor=cast.bob, quota=Quota.objects.get(team=cast.nlp, pool=cast.dev), pool_total=TOTAL)
+        save_quota(actor=cast.bob, quota=Quota.objects.get(team=cast.nlp, pool=cast.dev))
 
 
 def test_a_persons_open_fields_take_what_holds_for_everyone(cast):

@@ -13,7 +13,6 @@ from scheduler.loading.snapshots import load_world
 from tests import make
 
 pytestmark = pytest.mark.django_db
-TOTAL = (6_000, 64_000, 262_144)
 
 
 @pytest.fixture
@@ -30,9 +29,7 @@ def pool():
 def promise(team, pool, cards: int, cell: int) -> Quota:
     quota = Quota.objects.filter(team=team, pool=pool).first() or Quota(team=team, pool=pool)
     quota.gpu_milli_guarantee, quota.cell = 1000 * cards, cell
-    return save_quota(
-        actor=make.user(platform_role="admin", name=f"root{cards}{cell}{team}"), quota=quota, pool_total=TOTAL
-    )
+    return save_quota(actor=make.user(platform_role="admin", name=f"root{cards}{cell}{team}"), quota=quota)
 
 
 def refused(team, pool, cards: int, cell: int) -> str:
@@ -58,6 +55,7 @@ def test_the_guarantee_is_one_node_at_least(pool):
 
 
 def test_no_more_nodes_are_promised_than_there_are(pool):
+    make.gpu(make.node("m4", pool=pool))
     promise(make.team("nlp"), pool, 2, 2)
     words = refused(make.team("vision"), pool, 4, 2)
     assert "The pool has 2 such nodes, and 1 of them are not promised to others." in words

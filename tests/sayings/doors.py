@@ -22,6 +22,7 @@ from typer.testing import CliRunner
 from cli.http import transport
 from cli.main import app
 from tests import make
+from tests.portal.pages.rail import PROMISES, RAIL
 from tests.sayings.page_text import Element, read_page
 
 NOW, WAITS, NEVER, REFUSED = "now", "waits", "never", "refused"
@@ -171,19 +172,20 @@ class Doors:
     # ---- pages ----
 
     def home(self) -> Home:
-        page = self._page(reverse("home"))
+        page = self._page(reverse("home"), RAIL)
         tiles = {
             form.find("input", name="gpu").attributes["value"]: form.find(class_="preset-note").text
             for form in page.find_all("form", action=reverse("notebook_preset"))
         }
-        stats = page.find_all("a", class_="stat")
-        return Home(page.find(id="can-start").text, tiles, dict(_read_stat(stat) for stat in stats))
+        pools = page.find(class_="pools").find_all("li") if page.find(id="free-now") else []
+        return Home(page.find(id="can-start").text, tiles, dict(_read_pool(pool) for pool in pools))
 
     def sizes(self) -> dict[str, str]:
         """What the form of a new notebook says of each size."""
-        page = self._page(reverse("notebook_new"))
-        choices = page.find_all("label", class_="choice")
-        return {one.find("input").attributes["value"]: one.find(class_="choice-note").text for one in choices}
+        form, promises = (self._page(reverse("notebook_new"), headers) for headers in ({}, PROMISES))
+        choices = {one.find("input").attributes["value"]: one for one in form.find_all("label", class_="choice")}
+        places = {gpu: one.find(class_="choice-note").attributes["id"] for gpu, one in choices.items()}
+        return {gpu: promises.find(id=place).text for gpu, place in places.items()}
 
     def queue(self) -> Queue:
         page = self._page(reverse("queue"))
@@ -332,15 +334,15 @@ def _stats(part: Element) -> Iterator[Element]:
     return (one for one in part.find_all("div", class_="stat"))
 
 
-def _read_stat(stat: Element) -> tuple[str, PoolNumbers]:
-    """A pool of Home: "2½ of 3 cards", "1 of them whole · largest slice 17 GB · no job waits"."""
-    name = re.match(r"Pool (\S+)", stat.find(class_="stat-name").text)[1]
-    free, total = re.match(r"(\S+) of (\d+) card", stat.find(class_="stat-value").text).groups()
-    note = stat.find(class_="stat-note").text
+def _read_pool(line: Element) -> tuple[str, PoolNumbers]:
+    """A pool of Home: "dev V100-32GB 2½ of 3 cards", "1 of them whole · largest slice 17 GB · no job waits"."""
+    words = line.find(class_="pool-words")
+    free, total = re.search(r"(\S+) of (\d+) card", words.text).groups()
+    note = line.find("p").text
     largest = re.search(r"largest slice (\S+ [MGT]B)", note)
     waiting = re.search(r"(\d+) jobs? wait", note)
     whole = re.search(r"(\d+) of them whole", note)
-    return name, PoolNumbers(free, total, whole[1], largest[1] if largest else "", waiting[1])
+    return words.find("b").text, PoolNumbers(free, total, whole[1], largest[1] if largest else "", waiting[1])
 
 
 def _read_plan(text: str) -> Told:

@@ -5,6 +5,8 @@ from html.parser import HTMLParser
 
 VOID = {"br", "hr", "img", "input", "link", "meta", "use", "rect", "path", "source", "wbr", "col"}
 HIDDEN = {"script", "style", "template"}
+BESIDE = "learn-more"
+"""Class of a link that stands beside a sentence and is no part of it."""
 
 
 class Element:
@@ -37,7 +39,7 @@ class Element:
         return True
 
     def _pieces(self) -> Iterator[str]:
-        if self.tag in HIDDEN:
+        if self.tag in HIDDEN or BESIDE in self.attributes.get("class", "").split():
             return
         for one in self.inside:
             if isinstance(one, Element):

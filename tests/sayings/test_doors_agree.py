@@ -11,8 +11,8 @@ from common.resources import parse_gpu
 from notebooks.environment import READY, environment_path
 from portal.access import redacted_rows
 from portal.api.jobs import plans
-from portal.pages import home
 from portal.pages.cluster import queue
+from portal.pages.home import capacity
 from portal.pages.jobs import start_suggestions, submit, view_model
 from portal.pages.notebooks import sizes
 from scheduler import tasks
@@ -22,12 +22,12 @@ from tests.sayings.doors import Doors, undoing
 from tests.sayings.random_world import make_random_world
 from tests.sayings.relations import find_contradictions
 
-pytestmark = [pytest.mark.slow, pytest.mark.django_db]
+pytestmark = [pytest.mark.slow, pytest.mark.django_db, pytest.mark.begins_first]
 
-WORLDS = os.environ.get("TESSERA_WORLDS", "0:30")
+WORLDS = os.environ.get("TESSERA_WORLDS", "0:8")
 """Which worlds: a range of seeds. All 500: TESSERA_WORLDS=0:500 bin/test -m slow tests/sayings."""
-SEEDS = range(12)
-"""Worlds in which a planted contradiction is looked for, until it is found."""
+SEEDS = (5, 6, 1, *(seed for seed in range(12) if seed not in (5, 6, 1)))
+"""Worlds in which a planted contradiction is looked for, until it is found: first those that show most of them."""
 
 
 @pytest.fixture
@@ -48,11 +48,11 @@ def test_no_door_contradicts_another(seed, folder, monkeypatch):
 
 
 def offer_a_card_in_each_pool(patch):
-    patch.setattr(home, "offer", lambda room: f"1 whole {room.models[0]} in {room.pool}" if room.models else "")
+    patch.setattr(capacity, "offer", lambda room: f"1 whole {room.models[0]} in {room.pool}" if room.models else "")
 
 
 def offer_nothing(patch):
-    patch.setattr(home, "offer", lambda room: "")
+    patch.setattr(capacity, "offer", lambda room: "")
 
 
 def promise_each_tile(patch):

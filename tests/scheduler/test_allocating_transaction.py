@@ -25,6 +25,7 @@ from scheduler.commit.step_runner import list_batches
 from scheduler.commit.steps import CardShare, StartJob, TaskStart
 from scheduler.models import Lease
 from tests import make
+from tests.whole import part_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -122,7 +123,9 @@ def whole_gangs() -> bool:
     return not any(task.uuid in held for job in Job.objects.waiting() for task in job.newest_tasks)
 
 
-@pytest.mark.parametrize("seed", [*range(2), *(pytest.param(n, marks=pytest.mark.slow) for n in range(2, 20))])
+@pytest.mark.parametrize(
+    "seed", [*range(2), *(pytest.param(n, marks=pytest.mark.slow) for n in range(2, part_of(20, 3)))]
+)
 def test_sixteen_threads_never_oversell(seed):
     jobs, cards = fill_world()
     race(jobs, cards, seed)

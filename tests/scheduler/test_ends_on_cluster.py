@@ -21,10 +21,11 @@ from runtimes.kubernetes.api.client import MERGE_PATCH
 from runtimes.kubernetes.pods import names
 from scheduler.reconcile.compare import UNASKED
 from tests import make
-from tests.runtimes.kubernetes.world import pod_path, wait_slowly
+from tests.runtimes.kubernetes.world import TOO_MUCH, pod_path, wait_slowly
 from tests.scheduler.cluster_scene import Scene
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.django_db, pytest.mark.timeout(400, func_only=True)]
+BESIDE_OTHERS = True  # its fake nodes are its own, and its pods of the real one small
 T = TaskState
 NODES = "/api/v1/nodes"
 
@@ -88,7 +89,7 @@ def check_end(scene: Scene, task: Task, page: Callable, reason: str, detail: str
 ITS_OWN = {
     "an exit code": ({"run": "exit 3"}, T.FAILED, "exit_nonzero", (3, None)),
     "an end by a signal": ({"run": "kill -SEGV $$"}, T.FAILED, "exit_nonzero", (None, 11)),
-    "no memory": ({"run": "x=$(head -c 200000000 /dev/zero | tr '\\0' x)"}, T.FAILED, "out_of_memory", (None, 9)),
+    "no memory": ({"run": TOO_MUCH}, T.FAILED, "out_of_memory", (None, 9)),
     "no time": ({"run": "sleep 600", "max_time": "2s"}, T.FAILED, "time_limit", (None, 15)),
     "an image without a shell": ({"run": "true", "image": "pause:1"}, T.FAILED, "start_failed", (128, None)),
     "a good end": ({"run": "true"}, T.SUCCEEDED, "completed", (0, None)),

@@ -29,7 +29,7 @@ def rounds(settings, no_processes):
 
 def test_all_is_well_where_the_loops_go_round(rounds):
     assert {name: one.tone for name, one in found().items()} == dict.fromkeys(
-        ("database", "cycle", "reconcile", "agents"), "ok"
+        ("database", "cycle", "reconcile", "agents", "valkey", "mail"), "ok"
     )
 
 
@@ -73,7 +73,7 @@ def test_the_command_ends_badly_where_something_is_bad_and_speaks_json(rounds, c
     call_command("doctor")
     assert "The loop of the scheduler goes round." in capsys.readouterr().out
     Lease.objects.all().delete()
-    with pytest.raises(CommandError, match="2 of 4 are bad"):
+    with pytest.raises(CommandError, match="2 of 6 are bad"):
         call_command("doctor", "--json")
     assert {one["about"] for one in json.loads(capsys.readouterr().out) if one["tone"] == "bad"} == {
         "cycle",

@@ -36,6 +36,7 @@ from tests.scheduler.lifecycles import (
     submit_all,
     until,
 )
+from tests.whole import part_of
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.django_db(transaction=True), pytest.mark.timeout(3000)]
 
@@ -65,7 +66,7 @@ def people(db):
 
 @pytest.mark.parametrize(
     ("count", "per_s", "times"),
-    [(200, 1.7, 1), pytest.param(2000, 2.4, 5, marks=[pytest.mark.slow, pytest.mark.soak])],
+    [(part_of(200, 100), 1.7, 1), pytest.param(2000, 2.4, 5, marks=[pytest.mark.slow, pytest.mark.soak])],
     ids=str,
 )
 def test_what_lies_between_us_and_the_cluster_loses_and_doubles_no_work(
@@ -116,7 +117,9 @@ def test_the_clusters_own_parts_restart_in_turn_and_no_work_is_lost_or_doubled(
     ):
         killer = threading.Thread(target=restart_in_turn, args=(place, 2), daemon=True)
         killer.start()
-        wanted = submit_all(people, 150, random.Random(7), 1.7, lambda: not killer.is_alive(), real_every=5)
+        wanted = submit_all(
+            people, part_of(150, 75), random.Random(7), 1.7, lambda: not killer.is_alive(), real_every=5
+        )
         killer.join(600)
         behind = backlog(ours)
         lag_s = lag_of(ours, behind, LAG_S, lambda late: ours.explain(late, proxy))

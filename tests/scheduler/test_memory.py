@@ -2,11 +2,12 @@
 
 import random
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import numpy as np
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
@@ -18,7 +19,7 @@ from scheduler.core.cycle import run_cycle
 from scheduler.core.model.types import Plan, Policy
 from scheduler.loading import row_cache
 from scheduler.loading.row_cache import caching, read_change_mark
-from scheduler.loading.snapshots import World, load_world
+from scheduler.loading.snapshots import World, load_present_world, load_world
 from tests import make
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -164,6 +165,31 @@ def test_it_is_forgotten_with_the_connection(people):
     assert look().snapshot.waiting[0] is before
     connection.close()
     assert look().snapshot.waiting[0] is not before
+
+
+def test_a_connection_that_was_open_at_its_last_use_shares_it_and_a_younger_one_does_not(people):
+    make.job(people[0], pool="train", gpu=1)
+    mine = look().snapshot.waiting[0]
+
+    def look_twice() -> list:
+        try:
+            return [look().snapshot.waiting[0], look().snapshot.waiting[0]]
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(1) as other:
+        first, second = other.submit(look_twice).result()
+    assert first is not mine and second is first
+    assert look().snapshot.waiting[0] is first
+
+
+def test_who_looks_at_the_present_reads_no_row_twice_and_within_a_transaction_all(people):
+    make.job(people[0], pool="train", gpu=1)
+    first = load_present_world().snapshot.waiting[0]
+    assert load_present_world().snapshot.waiting[0] is first
+    assert picture(load_present_world()) == picture(load_world())
+    with transaction.atomic():
+        assert load_present_world().snapshot.waiting[0] is not first
 
 
 def test_it_is_forgotten_after_a_while(people, monkeypatch):

@@ -1,7 +1,10 @@
 """What was seen of many tasks at once is recorded together: whole histories, and nothing that is stale takes others."""
 
+from datetime import timedelta
+
 import pytest
 from django.db import connection
+from django.db.models.functions import Now
 from django.test.utils import CaptureQueriesContext
 
 from events.models import Event, Notice
@@ -46,6 +49,7 @@ def moves_of(kind: str, pk: int) -> list[tuple[int, str, str]]:
 
 def test_tasks_come_up_together_with_their_whole_history(ada):
     tasks = placed(ada, 3)
+    Job.objects.update(queued_at=Now() - timedelta(minutes=5))
     told = [seen(task, T.RUNNING, address=f"10.0.0.{n}") for n, task in enumerate(tasks)]
     record_batch(told, acquire("reconcile"))
     for number, task in enumerate(Task.objects.filter(pk__in=[task.pk for task in tasks]).order_by("pk")):
@@ -143,7 +147,7 @@ def test_thirty_take_as_many_statements_as_three(ada, state):
         with CaptureQueriesContext(connection) as queries:
             record_batch(told, epoch)
         counts.append(len(queries))
-    assert counts[0] == counts[1] <= 30
+    assert counts[0] == counts[1] <= 31
 
 
 def test_so_many_at_most_move_in_one_transaction():

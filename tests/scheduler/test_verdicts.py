@@ -22,8 +22,8 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def looks(monkeypatch):
     """How often the cluster was loaded to judge."""
-    seen, load = [], preview.load_world
-    monkeypatch.setattr(preview, "load_world", lambda **how: seen.append(how) or load(**how))
+    seen, load = [], preview.load_present_world
+    monkeypatch.setattr(preview, "load_present_world", lambda **how: seen.append(how) or load(**how))
     return seen
 
 

@@ -20,6 +20,9 @@ from bench.replays.aistation_figures import compute_metrics
 from bench.shared.rows import DATA
 from scheduler.simulation.scenario import simulate_scenario
 from scheduler.simulation.working_week import DAY_S, HOUR_S
+from tests.whole import WHOLE
+
+pytestmark = pytest.mark.begins_first
 
 FOLDER = DATA / "aistation"
 CASE = {case.name: case for case in CASES}
@@ -44,7 +47,7 @@ def test_what_the_case_study_reports_comes_out_exactly(policy, jobs):
 
 @pytest.mark.slow
 @SLOW_MACHINE
-@pytest.mark.parametrize("policy", ["C", "C2", "D"])
+@pytest.mark.parametrize("policy", ["C", "C2", "D"] if WHOLE else ["C", "D"])
 def test_better_ways_to_share_reach_their_targets_and_every_developer_is_served(policy):
     assert b6.judge(policy, count(load_study(FOLDER), policy), {}) == []
 

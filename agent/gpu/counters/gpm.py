@@ -7,7 +7,7 @@ time they add up to totals. Source: GPM functions in NVIDIA's NVML API reference
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import pynvml
 
@@ -28,6 +28,8 @@ RATES = {
 METRICS = RATIOS | RATES
 MOST = {name: 100.0 if name in RATIOS else 2.0**30 for name in METRICS}
 """Beyond it a value is none."""
+IN_MS, IN_KIB = dict.fromkeys(RATIOS, 10.0), dict.fromkeys(RATES, 1024.0)
+"""What a second of 1 % is of full activity, and a second of 1 MiB a second of traffic."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,16 @@ class Means:
 
     span_s: float
     values: Mapping[str, float]
+
+
+class MeansReader(Protocol):
+    """Who tells what a card's parts did between two looks."""
+
+    def read(self, uuid: str, card: Any, instance: Any = None) -> Means | None:
+        """Return what happened since the look before; None at the first one, and where nothing is known.
+
+        card: its handle, within open NVML. instance: of one of MIG that is asked for, whose uuid it is then.
+        """
 
 
 class GpmReader:
@@ -48,10 +60,7 @@ class GpmReader:
         self._open = False
 
     def read(self, uuid: str, card: Any, instance: Any = None) -> Means | None:
-        """Return what happened since the look before; None at the first one, and where NVML tells nothing.
-
-        card: its handle, within open NVML. instance: of one of MIG that is asked for, whose uuid it is then.
-        """
+        """As MeansReader; None where NVML tells nothing, too."""
         if uuid in self._without:
             return None
         try:
@@ -79,11 +88,11 @@ class GpmReader:
             self._open = True
 
 
-def add_means(totals: Mapping[str, float], means: Means | None) -> dict[str, float]:
-    """Return {name of RATIOS: milliseconds of full activity}, moved on. What was not told keeps its total."""
+def add_means(totals: Mapping[str, float], means: Means | None, units: Mapping[str, float] = IN_MS) -> dict[str, float]:
+    """Return {name of units: milliseconds of full activity, or KiB}, moved on. What was not told keeps its total."""
     if means is None:
         return dict(totals)
-    grown = {name: 10 * means.span_s * value for name, value in means.values.items() if name in RATIOS}
+    grown = {name: units[name] * means.span_s * value for name, value in means.values.items() if name in units}
     return {**totals, **{name: totals.get(name, 0.0) + value for name, value in grown.items()}}
 
 

@@ -1,6 +1,6 @@
 """The job file: its keys, each with its shape, its limits and a sentence.
 
-The reader, the JSON Schema, the body of `POST /jobs` and the table in docs/using.md come from this.
+The reader, the JSON Schema, the body of `POST /jobs` and the table in docs/reference/job-file.md come from this.
 """
 
 from jobs.jobfile.shapes import Choice, Field, Flag, Keys, Whole

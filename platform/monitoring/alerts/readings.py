@@ -84,18 +84,18 @@ class Scene:
 
 
 def _load_cards(scene: Scene) -> dict[str, Found]:
-    fields = ("pk", "node__name", "index", "node", "pool", "memory_mib", "healthy")
+    fields = ("pk", "node__name", "index", "node", "pool", "memory_mib", "fault")
     rows = list(Gpu.objects.present().values_list(*fields))
     uses, touched = load_card_uses(row[0] for row in rows), scene.by_card
     found: dict[str, Found] = defaultdict(dict)
-    for pk, node_name, index, node, pool, memory_mib, healthy in rows:
+    for pk, node_name, index, node, pool, memory_mib, fault in rows:
         use, (users, teams) = uses.get(pk), touched[pk]
-        for metric, value in _read_card(use, memory_mib, healthy).items():
+        for metric, value in _read_card(use, memory_mib, fault).items():
             found[metric][pk] = Reading(f"{node_name}:{index}", value, users, teams, pool, node)
     return found
 
 
-def _read_card(use: CardUse | None, memory_mib: int, healthy: bool) -> dict[str, float | None]:
+def _read_card(use: CardUse | None, memory_mib: int, fault: str) -> dict[str, float | None]:
     names = "busy_percent", "used_mib", "temperature_c", "power_w"
     busy, used, celsius, watts = (getattr(use, name, None) for name in names)
     return {
@@ -103,7 +103,7 @@ def _read_card(use: CardUse | None, memory_mib: int, healthy: bool) -> dict[str,
         "gpu_memory_percent": None if used is None or not memory_mib else 100 * used / memory_mib,
         "temperature_c": celsius,
         "power_w": watts,
-        "faulty": float(not healthy),
+        "faulty": float(bool(fault)),
     }
 
 

@@ -129,6 +129,13 @@ def end_silence(*, actor: User, silence: Silence) -> None:
         record(silence, "ended", actor=actor.as_actor)
 
 
+def find_rule(rule_id: int) -> AlertRule:
+    rule = AlertRule.objects.filter(pk=rule_id).select_related("pool").first()
+    if rule is None:
+        raise NotFound(kind="alert_rule", id=rule_id)
+    return rule
+
+
 @transaction.atomic
 def save_rule(*, actor: User, rule: AlertRule) -> AlertRule:
     """Store a new or changed rule. Raises InvalidInput, naming each field."""
@@ -238,7 +245,11 @@ def _check_reach(rule: AlertRule) -> Iterable[FieldError]:
         yield FieldError("/audience", "nobody_is_told")
     if rule.action not in Action.values:
         yield FieldError("/action", "unknown_value", {"got": rule.action[:40], "allowed": list(Action.values)})
-    elif rule.action and not _has_machine(rule):
+    elif rule.action == Action.STOP and rule.subject != Subject.JOB:
+        yield FieldError("/action", "stop_without_job")
+    elif rule.action == Action.DRAIN_CARD and rule.subject != Subject.CARD:
+        yield FieldError("/action", "drain_without_card")
+    elif rule.action and rule.action != Action.STOP and not _has_machine(rule):
         yield FieldError("/action", "action_without_machine")
     elif rule.action and not {Audience.OWNER, Audience.ADMIN} <= set(rule.audience):
         yield FieldError("/audience", "action_untold")

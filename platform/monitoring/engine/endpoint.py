@@ -24,11 +24,19 @@ class Endpoint:
     authority: str = ""
 
     def send(
-        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None, most: int = MAX_ANSWER
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes | None = None,
+        most: int = MAX_ANSWER,
+        within_s: float | None = None,
     ) -> Reply:
         """Raises Unreached."""
         sent = {**self._authorize(), **headers}
-        return send_request(method, url, sent, ANYWHERE, body=body, most=most, authority=self.authority)
+        return send_request(
+            method, url, sent, ANYWHERE, body=body, most=most, authority=self.authority, within_s=within_s
+        )
 
     def _authorize(self) -> dict[str, str]:
         if self.token:

@@ -69,9 +69,14 @@ FIGURES: dict[Kind, tuple[Figure, ...]] = {
 }
 
 
+def name_origin() -> Labels:
+    """Return the labels of all that this platform sends, which tell it from another one."""
+    return {"job": "tessera", "role": "web", "instance": urlsplit(settings.TESSERA_PUBLIC_URL).netloc}
+
+
 def load_labels() -> dict[Kind, dict[int, Labels]]:
     """Return the labels of what is there now, by kind and primary key."""
-    common = {"job": "tessera", "role": "web", "instance": urlsplit(settings.TESSERA_PUBLIC_URL).netloc}
+    common = name_origin()
     cards = Gpu.objects.present().values_list("pk", "uuid", "node__name", "index", "pool__name", "model")
     nodes = Node.objects.present().values_list("pk", "name", "pool__name")
     return {

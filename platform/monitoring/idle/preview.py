@@ -9,14 +9,15 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import numpy as np
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from jobs.models import Job, Task
 from monitoring.idle.evidence import Limits, TaskWindow, Values, Window
 from monitoring.idle.ladder import Ladder
 from monitoring.idle.loading import HeldJob, cut_window, list_gpus
+from monitoring.idle.rules import build_ladder, check_rule
 from monitoring.idle.rungs import Rung
-from monitoring.models import IdleTouch
+from monitoring.models import IdleRule, IdleTouch
 from monitoring.series.frames import load_frame
 
 DAYS = 7
@@ -50,12 +51,11 @@ class Preview:
     complete: bool
 
 
-def preview_rule(ladder: Ladder, *, kind: str, pool_id: int | None, days: int, now: datetime) -> Preview:
-    """Replay the newest jobs of the last days."""
-    since = now - timedelta(days=days)
-    rows = Job.objects.filter(Q(ended_at__isnull=True) | Q(ended_at__gt=since), kind=kind, started_at__isnull=False)
-    rows = rows if pool_id is None else rows.filter(pool=pool_id)
-    jobs = list(rows.order_by("-started_at").select_related("user")[: MOST_JOBS + 1])
+def preview_rule(rule: IdleRule, *, days: int, now: datetime) -> Preview:
+    """Replay the newest jobs of the last days by a rule, saved or not. Raises InvalidInput, as to save it would."""
+    check_rule(rule)
+    ladder, since = build_ladder(rule), now - timedelta(days=days)
+    jobs = list(filter_jobs(rule, since).order_by("-started_at").select_related("user")[: MOST_JOBS + 1])
     told = acts = again = looked_at = 0
     hours = 0.0
     people: set[int] = set()
@@ -116,6 +116,15 @@ def _list_moved(task: TaskWindow, limits: Limits) -> list[tuple[Values, float]]:
 
 def _above(values: Values, least: float) -> np.ndarray:
     return np.nan_to_num(values, nan=0.0) >= least
+
+
+def filter_jobs(rule: IdleRule, since: datetime) -> QuerySet[Job]:
+    """Return those that held something since then, and that the rule is for."""
+    held = Job.objects.filter(Q(ended_at__isnull=True) | Q(ended_at__gt=since), started_at__isnull=False)
+    there = held.filter(kind=rule.kind)
+    if rule.pool_id is not None:
+        return there.filter(pool=rule.pool_id)
+    return there.exclude(pool__in=IdleRule.objects.filter(kind=rule.kind, pool__isnull=False).values("pool"))
 
 
 def _load_held(job: Job) -> HeldJob | None:

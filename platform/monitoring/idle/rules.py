@@ -8,7 +8,7 @@ from django.db import transaction
 
 from accounts.models import User
 from accounts.permissions import require
-from common.errors import FieldError, InvalidInput
+from common.errors import FieldError, InvalidInput, NotFound
 from common.locks import database_now
 from events.record_and_publish import record, record_change
 from jobs.jobfile.spec import read_idle
@@ -78,6 +78,25 @@ def tighten(ladder: Ladder, for_s: int, then: Then) -> Ladder:
     if ladder.after_s.get(Rung.REMINDED, act_s) < warn_s:
         after_s[Rung.REMINDED] = ladder.after_s[Rung.REMINDED]
     return Ladder(after_s, max(then, ladder.then, key=lambda one: STRICTER[one]))
+
+
+def list_rules() -> list[IdleRule]:
+    """Return the defaults that nobody set, which have no pk, and the rules of pools and of all pools."""
+    rows = list(IdleRule.objects.select_related("pool"))
+    known = load_rules(rows)
+    general: list[IdleRule] = []
+    for kind in IdleRule.KINDS:
+        rule = known.find_rule(0, kind)
+        if rule is not None and rule.pk is None:
+            general.append(rule)
+    return [*general, *rows]
+
+
+def find_saved_rule(rule_id: int) -> IdleRule:
+    rule = IdleRule.objects.select_related("pool").filter(pk=rule_id).first()
+    if rule is None:
+        raise NotFound(kind="idle_rule", id=str(rule_id))
+    return rule
 
 
 @transaction.atomic

@@ -15,6 +15,7 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
 from cluster.models import Node, Pool
+from events.models import OfNoTeam
 
 
 class Subject(models.TextChoices):
@@ -63,11 +64,13 @@ class Audience(models.TextChoices):
 
 class Action(models.TextChoices):
     NONE = "", _("none")
+    DRAIN_CARD = "drain_card", _("start nothing new on the card")
     CORDON = "cordon_node", _("start nothing new on the machine")
     DRAIN = "drain_node", _("drain the machine")
+    STOP = "stop_job", _("warn the owner, then stop the job")
 
 
-class AlertRule(models.Model):
+class AlertRule(OfNoTeam, models.Model):
     """When something about its subjects is worth a notice.
 
     code: of a rule that ships, else "". name: "" for the words that come with the code. clear_threshold: the value
@@ -116,10 +119,6 @@ class AlertRule(models.Model):
     def public_id(self) -> str:
         return f"alert-rule-{self.pk}"
 
-    @property
-    def team_id(self) -> None:
-        return None
-
 
 class AlertState(models.TextChoices):
     """PENDING: the rule holds, not for long enough yet. NO_DATA: it fired, and the value is not known any more."""
@@ -138,7 +137,8 @@ class Alert(models.Model):
 
     reason: why it ended: cleared, gone (the subject), rule_off. counted_ms: how long the clock that runs in this state
     was seen to run, until judged_at. owners, teams: whom it touches. told: {"user:7" or "team:3": when it was last
-    told}. node: where an action would act. acts: "", asks (a bound is reached), done, undone, failed.
+    told}. node: where an action would act. acts: asks where a bound is reached or a
+    warning did not reach a job's owner; warned where a job is stopped, at acts_at at the earliest.
     """
 
     KIND = "alert"
@@ -151,6 +151,7 @@ class Alert(models.Model):
     class Acts(models.TextChoices):
         NONE = "", _("none")
         ASKS = "asks", _("asks")
+        WARNED = "warned", _("warned")
         DONE = "done", _("done")
         UNDONE = "undone", _("undone")
 
@@ -173,6 +174,7 @@ class Alert(models.Model):
     acknowledged_by = models.CharField(max_length=64, blank=True)
     node = models.ForeignKey(Node, null=True, on_delete=models.SET_NULL, related_name="+")
     acts = models.CharField(max_length=6, choices=Acts.choices, blank=True, default="")
+    acts_at = models.DateTimeField(null=True)
     acted_at = models.DateTimeField(null=True)
 
     class Meta:
@@ -204,7 +206,7 @@ class Alert(models.Model):
         return datetime.fromisoformat(at) if at else None
 
 
-class Silence(models.Model):
+class Silence(OfNoTeam, models.Model):
     """Nothing is told of alerts that match until it ends.
 
     rule, severity: of any if null or "". label: a pattern of the subject's label, as a shell has them ("n1:*"); "" for
@@ -233,10 +235,6 @@ class Silence(models.Model):
     @property
     def public_id(self) -> str:
         return f"silence-{self.pk}"
-
-    @property
-    def team_id(self) -> None:
-        return None
 
 
 class ForeignAlert(models.Model):

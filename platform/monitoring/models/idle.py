@@ -10,6 +10,7 @@ from django.utils.translation import gettext_lazy as _
 
 from accounts.models import User
 from cluster.models import Pool
+from events.models import OfNoTeam
 from jobs.models import Job, JobKind
 from monitoring.idle.clock import Clock
 from monitoring.idle.rungs import Rung, Then
@@ -18,7 +19,7 @@ from notebooks.models import Notebook
 MINUTES = [MinValueValidator(5), MaxValueValidator(24 * 60)]
 
 
-class IdleRule(models.Model):
+class IdleRule(OfNoTeam, models.Model):
     """After how many idle minutes what happens, for jobs of one kind in a pool. Empty minutes: no such rung.
 
     pool: None for all pools that have no rule of their own. changed_at: what runs then begins its ladder anew.
@@ -60,10 +61,6 @@ class IdleRule(models.Model):
     @property
     def public_id(self) -> str:
         return f"{self.pool.name if self.pool else 'all'}:{self.kind}"
-
-    @property
-    def team_id(self) -> None:
-        return None
 
 
 class IdleWatch(models.Model):

@@ -5,12 +5,13 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from cluster.models import Pool
+from events.models import OfNoTeam
 
 MOST_MILLI = 1_000_000_000
 """A million units for an hour of one card."""
 
 
-class Price(models.Model):
+class Price(OfNoTeam, models.Model):
     """What a GPU-hour costs from a day on, 00:00 UTC, until a later price of the same pool and model.
 
     pool: None for all pools. model: "" for all models. milli: thousandths of the unit of TESSERA_CURRENCY.
@@ -50,7 +51,3 @@ class Price(models.Model):
     @property
     def public_id(self) -> str:
         return f"price-{self.pk}"
-
-    @property
-    def team_id(self) -> None:
-        return None

@@ -37,25 +37,29 @@ def load_away(
     return find_away(_read_people(found, held), days, now)
 
 
-def _read_people(users: Collection[User], held: dict[int, Held]) -> list[Person]:
-    ids = [user.pk for user in users]
-    used: dict[int, list[datetime]] = defaultdict(list)
+def load_signed_in(users: Collection[User]) -> dict[int, datetime]:
+    """Return when people were last seen by a page, a token or an SSH key, by id; nothing for who never was."""
+    used = {user.pk: user.last_login for user in users if user.last_login is not None}
     for model in (ApiToken, SshKey):
-        last = model.objects.filter(user__in=ids, last_used_at__isnull=False).order_by().values_list("user")
+        last = model.objects.filter(user__in=users, last_used_at__isnull=False).order_by().values_list("user")
         for pk, at in last.annotate(at=Max("last_used_at")):
-            used[pk].append(at)
+            used[pk] = max(at, used.get(pk, at))
+    return used
+
+
+def _read_people(users: Collection[User], held: dict[int, Held]) -> list[Person]:
+    ids, signed_in = [user.pk for user in users], load_signed_in(users)
     active = Count("pk", filter=Q(state__in=sorted(JOB_ACTIVE)))
     jobs = Job.objects.filter(user__in=ids).order_by().values_list("user")
     ran = {
         pk: times
         for pk, *times in jobs.annotate(Max("submitted_at"), Max("started_at"), Max("ended_at"), active=active)
     }
-    return [
-        _build_person(user, used[user.pk], ran.get(user.pk, [None, None, None, 0]), held[user.pk]) for user in users
-    ]
+    never = [None, None, None, 0]
+    return [_build_person(user, signed_in.get(user.pk), ran.get(user.pk, never), held[user.pk]) for user in users]
 
 
-def _build_person(user: User, used: list[datetime], ran: list, held: Held) -> Person:
+def _build_person(user: User, signed_in_at: datetime | None, ran: list, held: Held) -> Person:
     *times, active = ran
     return Person(
         user_id=user.pk,
@@ -63,7 +67,7 @@ def _build_person(user: User, used: list[datetime], ran: list, held: Held) -> Pe
         full_name=user.full_name,
         suspended=not user.is_active,
         joined_at=user.joined_at,
-        signed_in_at=max((at for at in (user.last_login, *used) if at is not None), default=None),
+        signed_in_at=signed_in_at,
         ran_at=max((at for at in times if at is not None), default=None),
         runs=active > 0,
         held=held,

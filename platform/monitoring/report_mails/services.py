@@ -1,11 +1,10 @@
 """People ask for reports by mail; those that are due become notices, which the sender mails."""
 
-from zoneinfo import available_timezones
-
 from django.db import transaction
 from django.db.models import QuerySet
 
 from accounts.models import User
+from accounts.time_zones import is_zone
 from common.errors import Conflict, FieldError, InvalidInput, NotFound, QuotaExceeded
 from common.steady_clock import steady_now
 from events.notices import notify
@@ -78,7 +77,7 @@ def _check(mail: ReportMail) -> None:
     errors = []
     if not 0 <= mail.hour <= 23:
         errors.append(FieldError("/hour", "out_of_range", {"min": 0, "max": 23}))
-    if mail.zone not in available_timezones():
+    if not is_zone(mail.zone):
         errors.append(FieldError("/zone", "unknown_zone", {"got": mail.zone[:40]}))
     if errors:
         raise InvalidInput(errors)

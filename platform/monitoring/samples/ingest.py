@@ -38,6 +38,7 @@ TASK_RATES = {
 LEAST_SPAN_MS = 500
 """When counters were read is told in rounded milliseconds: the same reading may come out a little later."""
 TASK_UNUSED = [field.name for field in Task._meta.fields if field.name not in ("id", "uuid", "cards")]
+GPU_UNUSED = [field.name for field in Gpu._meta.fields if field.name not in ("id", "uuid")]
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,8 @@ def take_samples(node: Node, sent: object) -> Taken:
         ticks = _choose_new(now, body)
         if ticks:
             _begin_run(now, body.run, ticks)
-            gpus = {gpu.uuid: gpu for gpu in Gpu.objects.present().filter(node=node).select_related("now")}
+            cards = Gpu.objects.present().filter(node=node).select_related("now").defer(*GPU_UNUSED)
+            gpus = {gpu.uuid: gpu for gpu in cards}
             samples = _store_cards(gpus, now.term, ticks, body.refused)
             samples += move_machine(now, ticks)
             upsert([now], "node_id")

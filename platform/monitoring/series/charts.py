@@ -10,6 +10,8 @@ from django.utils import timezone
 
 from cluster.models import Gpu, Node
 from jobs.models import Job, Task
+from monitoring.engine.figures import KINDS
+from monitoring.engine.reading import Older, add_older
 from monitoring.series.frames import Frame, load_frame
 from monitoring.series.grid import Array
 from monitoring.series.keys import COLUMNS, Key, Kind
@@ -66,6 +68,7 @@ class Chart:
     step_s: int
     lines: list[Line]
     gaps: list[Gap] = field(default_factory=list)
+    older: Older | None = None
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,7 @@ def chart_job(job: Job, ask: Ask) -> Chart:
     gpus = {gpu.uuid: gpu for gpu in Gpu.objects.filter(uuid__in={card["uuid"] for t in tasks for card in t.cards})}
     percents = load_percents(tasks)
     subjects = [subject for task in tasks for subject in _list_subjects(task, gpus, percents)]
-    frame, lines = _draw(subjects, ask)
+    frame, lines, _ = _draw(subjects, ask)
     return Chart(frame.start, ask.end, frame.step_s, lines, _list_gaps(tasks, frame))
 
 
@@ -149,11 +152,11 @@ def _describe_card(gpu: Gpu) -> Subject:
 
 
 def _chart(subjects: list[Subject], ask: Ask) -> Chart:
-    frame, lines = _draw(subjects, ask)
-    return Chart(frame.start, ask.end, frame.step_s, lines)
+    frame, lines, older = _draw(subjects, ask)
+    return Chart(frame.start, ask.end, frame.step_s, lines, older=older)
 
 
-def _draw(subjects: list[Subject], ask: Ask) -> tuple[Frame, list[Line]]:
+def _draw(subjects: list[Subject], ask: Ask) -> tuple[Frame, list[Line], Older | None]:
     wanted = [
         (subject, metric)
         for subject in subjects
@@ -164,8 +167,11 @@ def _draw(subjects: list[Subject], ask: Ask) -> tuple[Frame, list[Line]]:
     least_s = max(seconds / MOST_SLOTS, seconds * len(wanted) / MOST_VALUES)
     keys = list(dict.fromkeys(subject.of for subject, _ in wanted))
     frame = load_frame(keys, ask.start, ask.end, max(ask.step_s, ceil(least_s)))
+    names = {subject.of: subject.key.partition(":")[2] for subject in subjects if subject.of.kind in KINDS}
+    frame, older = add_older(frame, names, {metric.column for _, metric in wanted})
     drawn = [(metric, _draw_line(subject, metric, frame)) for subject, metric in wanted if subject.of in frame.values]
-    return frame, [line for metric, line in drawn if not (metric.optional and np.isnan(line.values).all())]
+    lines = [line for metric, line in drawn if not (metric.optional and np.isnan(line.values).all())]
+    return frame, lines, older
 
 
 def _draw_line(subject: Subject, metric: Metric, frame: Frame) -> Line:

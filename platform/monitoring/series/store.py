@@ -62,6 +62,11 @@ def write_blocks(tier: Tier, blocks: dict[Key, Block], start: datetime) -> None:
         cursor.executemany(f"INSERT INTO {tier.table} VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING", rows)
 
 
+def join_sources(least: str, greatest: str) -> str:
+    """Return the weakest of the sources between two, as they sort: estimated, measured, simulated."""
+    return greatest if greatest == Source.SIMULATED else least
+
+
 def _read_raw(keys: Keys, start: datetime, end: datetime) -> dict[Key, Block]:
     slots = (end - start) // timedelta(seconds=RAW.step_s)
     columns = ", ".join(f'array_agg("values"[{i + 1}] ORDER BY at)' for i in range(WIDTH))
@@ -113,12 +118,7 @@ def _select(
     with connection.cursor() as cursor:
         cursor.execute(query, [*params, start, end, *chosen])
         for kind, subject, card, least, greatest, *rest in cursor.fetchall():
-            yield Key(Kind(kind), subject, card), _join_sources(least, greatest), *rest
-
-
-def _join_sources(least: str, greatest: str) -> str:
-    """Return the weakest of the sources between two, as they sort: estimated, measured, simulated."""
-    return greatest if greatest == Source.SIMULATED else least
+            yield Key(Kind(kind), subject, card), join_sources(least, greatest), *rest
 
 
 def _stack(tier: Tier, block: Block) -> Array:

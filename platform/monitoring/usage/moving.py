@@ -8,15 +8,14 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
-from django.db import DatabaseError, transaction
-from django.db.models import Q
+from django.db import DatabaseError, connection, transaction
 from django.utils import timezone
 
 from cluster.models import Node
-from monitoring.models import Source, TaskUseNow
+from monitoring.models import Source, TaskUse, TaskUseNow
 from monitoring.models.usage import Use
 from monitoring.samples.shares import WHOLE_MILLI
 from monitoring.samples.wire import Sampled, TaskSampled, Tick
@@ -29,6 +28,19 @@ from quotas.models import Holding
 log = logging.getLogger("tessera.samples")
 
 COLUMNS = [field.name for field in fields(Count)]
+HOLDINGS = """
+SELECT h.id, h.task, gpu.uuid, h.gpu_milli, h.gpu_compute_percent, h.held_from, h.released_at,
+    {columns}
+FROM quotas_holding h LEFT JOIN cluster_gpu gpu ON gpu.id = h.gpu_id
+LEFT JOIN monitoring_taskusenow newest ON newest.holding_id = h.id
+WHERE h.node_id = %(node)s AND h.id IN (
+    SELECT id FROM quotas_holding WHERE task = ANY(%(tasks)s::uuid[])
+    UNION ALL SELECT id FROM quotas_holding WHERE released_at IS NULL
+        AND gpu_id IN (SELECT id FROM cluster_gpu WHERE uuid = ANY(%(cards)s::text[]))
+)
+ORDER BY h.held_from, h.id
+""".replace("{columns}", ", ".join(f"newest.{name}" for name in COLUMNS))
+"""By task and by card apart, so that an index finds either, however much the machine has ever held."""
 
 
 class Key(NamedTuple):
@@ -38,7 +50,20 @@ class Key(NamedTuple):
     card: str | None
 
 
-Held = dict[Key, list[Holding]]
+class Row(NamedTuple):
+    """What is needed of a holding, so that a tick makes no model objects. used: its newest count, if any."""
+
+    pk: int
+    task: UUID
+    card: str | None
+    gpu_milli: int
+    gpu_compute_percent: int
+    held_from: datetime
+    released_at: datetime | None
+    used: Count | None
+
+
+Held = dict[Key, list[Row]]
 
 
 def move_uses(node: Node, run: str, ticks: Sequence[Tick]) -> None:
@@ -80,7 +105,7 @@ def _count_whole_cards(
     return found
 
 
-def _is_held(row: Holding, at: datetime) -> bool:
+def _is_held(row: Row, at: datetime) -> bool:
     return row.held_from <= at and (row.released_at is None or row.released_at > at)
 
 
@@ -90,7 +115,7 @@ def load_count(row: Use | None) -> Count | None:
 
 def _move_uses(node: Node, run: str, ticks: Sequence[Tick]) -> None:
     held = _load_holdings(node, ticks)
-    known = {row.pk: find_count(row) for rows in held.values() for row in rows}
+    known = {row.pk: row.used for rows in held.values() for row in rows}
     moved: dict[int, Count] = {}
     now = timezone.now()
     for tick in ticks:
@@ -119,13 +144,18 @@ def _load_holdings(node: Node, ticks: Sequence[Tick]) -> Held:
     """Return the holdings that the ticks may be of, oldest first: a resize begins another one. Who holds a card has a
     part of what it draws, and who holds all of it does all that it does, also where no tick tells of their task.
     """
-    tasks = {uuid for tick in ticks for uuid in tick.tasks}
-    cards = {uuid for tick in ticks for uuid in tick.cards}
-    on_cards = Q(gpu__uuid__in=cards, released_at__isnull=True)
-    rows = Holding.objects.filter(Q(task__in=tasks) | on_cards, node=node).select_related("gpu", "use", "use_now")
+    asked: dict[str, Any] = {
+        "node": node.pk,
+        "tasks": list({uuid for tick in ticks for uuid in tick.tasks}),
+        "cards": list({uuid for tick in ticks for uuid in tick.cards}),
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(HOLDINGS, asked)
+        rows = [Row._make((*told[:7], Count(*told[7:]) if told[7] is not None else None)) for told in cursor]
+    saved = TaskUse.objects.in_bulk([row.pk for row in rows if row.used is None])
     found: Held = defaultdict(list)
-    for row in rows.order_by("held_from", "pk"):
-        found[Key(row.task, row.gpu.uuid if row.gpu is not None else None)].append(row)
+    for row in rows:
+        found[Key(row.task, row.card)].append(row._replace(used=row.used or load_count(saved.get(row.pk))))
     return found
 
 
@@ -165,7 +195,7 @@ def _read_host(sampled: TaskSampled, tick: Tick, run: str, at: datetime) -> Read
     )
 
 
-def _choose(rows: list[Holding], at: datetime) -> tuple[Holding, Holding | None]:
+def _choose(rows: list[Row], at: datetime) -> tuple[Row, Row | None]:
     """Return the holding at a moment, and the one before it."""
     place = max((i for i, row in enumerate(rows) if row.held_from <= at), default=0)
     return rows[place], rows[place - 1] if place else None

@@ -9,9 +9,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.permissions import require
-from cluster.maintenance import end_maintenance, save_maintenance
+from cluster.maintenance import end_maintenance, find_maintenance, save_maintenance
 from cluster.models import Maintenance, Node
-from common.errors import FieldError, InvalidInput, NotFound
+from common.errors import FieldError, InvalidInput
 from portal.api.http.bodies import JSON, read_json
 from portal.api.http.fields import PoolField, full_url
 from portal.api.http.lists import FieldsQuery, all_of, list_of
@@ -90,27 +90,20 @@ class MaintenanceDetail(ApiView):
 
     @extend_schema(responses=MaintenanceShape)
     def get(self, request: Request, maintenance_id: int) -> Response:
-        return Response(MaintenanceShape(_find(maintenance_id)).data)
+        return Response(MaintenanceShape(find_maintenance(maintenance_id)).data)
 
     @extend_schema(request={JSON: MaintenanceChange}, responses=MaintenanceShape)
     def patch(self, request: Request, maintenance_id: int) -> Response:
         require(request.user, "node.change")
-        row = _save(request, _find(maintenance_id), read_json(request, MaintenanceChange))
+        row = _save(request, find_maintenance(maintenance_id), read_json(request, MaintenanceChange))
         return Response(MaintenanceShape(row).data)
 
     @extend_schema(responses={204: OpenApiResponse(None, "It is called off, or over.")})
     def delete(self, request: Request, maintenance_id: int) -> Response:
         """Cancel it, or end it now."""
         require(request.user, "node.change")
-        end_maintenance(actor=request.user.as_actor, maintenance=_find(maintenance_id))
+        end_maintenance(actor=request.user.as_actor, maintenance=find_maintenance(maintenance_id))
         return Response(status=204)
-
-
-def _find(pk: int) -> Maintenance:
-    row = Maintenance.objects.filter(pk=pk).select_related("pool").first()
-    if row is None:
-        raise NotFound(kind="maintenance", id=str(pk))
-    return row
 
 
 def _save(request: Request, row: Maintenance, asked: dict[str, Any]) -> Maintenance:

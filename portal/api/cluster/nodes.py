@@ -161,7 +161,7 @@ class GpuList(ClusterView):
 
     @extend_schema(parameters=[CardQuery], responses=list_of(GpuShape, "GpuList"))
     def get(self, request: Request) -> Response:
-        """List cards with their slices. Those of other teams show only team, size, state and expected end."""
+        """List cards with their slices. Those of other teams show only whose, size, state and expected end."""
         query = read_query(request, CardQuery)
         fields = query.pop("fields", None)
         return all_of(load_gpu_slices(request.user, **query), GpuShape, fields)

@@ -10,9 +10,8 @@ from rest_framework.response import Response
 
 from accounts.permissions import require
 from cluster.models import Pool, Window, check_zone
-from cluster.services import POLICY, delete_window, save_pool, save_window
+from cluster.services import POLICY, delete_window, find_pool, find_window, save_pool, save_window
 from cluster.windows import open_until
-from common.errors import NotFound
 from portal.api.cluster.shapes import PoolShape, PoolView
 from portal.api.http.bodies import JSON, read_json
 from portal.api.http.fields import PoolField, full_url
@@ -31,18 +30,26 @@ class PoolChange(serializers.ModelSerializer):
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """Raises ValidationError if the pool's fields conflict."""
+        pool = self.instance or Pool()
         for field, value in attrs.items():
-            setattr(self.instance, field, value)
-        self.instance.clean()
-        return {"pool": self.instance}
+            setattr(pool, field, value)
+        pool.clean()
+        return {"pool": pool}
+
+
+class PoolAsk(PoolChange):
+    """name: it never changes. What is left out has its default."""
+
+    class Meta(PoolChange.Meta):
+        fields = ("name", "description", *POLICY)  # type: ignore[assignment]
 
 
 @extend_schema_field({"type": "string", "pattern": r"^([01][0-9]|2[0-3]):[0-5][0-9]$"})
 class ClockField(serializers.TimeField):
     """20:00. Without seconds and zone, so no RFC 3339 `time`."""
 
-    def __init__(self) -> None:
-        super().__init__(format="%H:%M", input_formats=["%H:%M"])
+    def __init__(self, **named: Any) -> None:
+        super().__init__(format="%H:%M", input_formats=["%H:%M"], **named)
 
 
 class WindowShape(serializers.Serializer):
@@ -82,21 +89,42 @@ class WindowAsk(serializers.Serializer):
     holidays = serializers.ListField(child=serializers.DateField(), max_length=400, default=[])
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """Raises ValidationError if the pools cannot lend so."""
-        days = "".join(str(day) for day in sorted(set(attrs["weekdays"])))
-        holidays = ", ".join(day.isoformat() for day in sorted(set(attrs["holidays"])))
-        window = Window(**attrs | {"weekdays": days, "holidays": holidays})
-        window.clean()
-        return {"window": window}
+        return {"window": _fill_window(Window(), attrs)}
+
+
+class WindowChange(serializers.Serializer):
+    """What is left out stays as it is."""
+
+    lender = PoolField(required=False)
+    borrower = PoolField(required=False)
+    weekdays = serializers.ListField(
+        child=serializers.IntegerField(min_value=1, max_value=7), max_length=7, required=False
+    )
+    begins = ClockField(required=False)
+    ends = ClockField(required=False)
+    zone = serializers.CharField(max_length=64, validators=[check_zone], required=False)
+    holidays = serializers.ListField(child=serializers.DateField(), max_length=400, required=False)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        return {"window": _fill_window(self.instance, attrs)}
 
 
 class PoolList(ApiView):
-    scopes = {"GET": READ}
-    operations = {"GET": "list_pools"}
+    scopes = {"GET": READ, "POST": WRITE}
+    operations = {"GET": "list_pools", "POST": "create_pool"}
+    refusals = {"POST": ("409",)}
 
     @extend_schema(parameters=[FieldsQuery], responses=list_of(PoolShape, "PoolList"))
     def get(self, request: Request) -> Response:
         return all_of([PoolView(pool) for pool in Pool.objects.all()], PoolShape, **read_query(request, FieldsQuery))
+
+    @extend_schema(request={JSON: PoolAsk}, responses={201: OpenApiResponse(PoolShape)})
+    def post(self, request: Request) -> Response:
+        """Create a pool without machines. For administrators."""
+        require(request.user, "pool.change")
+        pool = save_pool(actor=request.user.as_actor, pool=read_json(request, PoolAsk)["pool"])
+        where = {"Location": full_url("api-pool", name=pool.name)}
+        return Response(PoolShape(PoolView(pool)).data, status=201, headers=where)
 
 
 class PoolDetail(ApiView):
@@ -105,13 +133,13 @@ class PoolDetail(ApiView):
 
     @extend_schema(responses=PoolShape)
     def get(self, request: Request, name: str) -> Response:
-        return Response(PoolShape(PoolView(_find_pool(name))).data)
+        return Response(PoolShape(PoolView(find_pool(name))).data)
 
     @extend_schema(request={JSON: PoolChange}, responses=PoolShape)
     def patch(self, request: Request, name: str) -> Response:
         """Change its policy, at once for waiting jobs. What runs goes on."""
         require(request.user, "pool.change")
-        pool = read_json(request, PoolChange, _find_pool(name))["pool"]
+        pool = read_json(request, PoolChange, find_pool(name))["pool"]
         save_pool(actor=request.user.as_actor, pool=pool)
         return Response(PoolShape(PoolView(pool)).data)
 
@@ -137,30 +165,37 @@ class WindowList(ApiView):
 
 
 class WindowDetail(ApiView):
-    scopes = {"GET": READ, "DELETE": WRITE}
-    operations = {"GET": "get_window", "DELETE": "delete_window"}
+    scopes = {"GET": READ, "PATCH": WRITE, "DELETE": WRITE}
+    operations = {"GET": "get_window", "PATCH": "change_window", "DELETE": "delete_window"}
 
     @extend_schema(responses=WindowShape)
     def get(self, request: Request, window_id: int) -> Response:
-        return Response(WindowShape(_find_window(window_id)).data)
+        return Response(WindowShape(find_window(window_id)).data)
+
+    @extend_schema(request={JSON: WindowChange}, responses=WindowShape)
+    def patch(self, request: Request, window_id: int) -> Response:
+        """Change when and to whom the pool lends. For administrators."""
+        require(request.user, "pool.change")
+        window = read_json(request, WindowChange, find_window(window_id))["window"]
+        save_window(actor=request.user.as_actor, window=window)
+        return Response(WindowShape(window).data)
 
     @extend_schema(responses={204: OpenApiResponse(None, "It lends no more.")})
     def delete(self, request: Request, window_id: int) -> Response:
         """End the lending. Preemptible jobs leave the cards when the lender's own need them."""
         require(request.user, "pool.change")
-        delete_window(actor=request.user.as_actor, window=_find_window(window_id))
+        delete_window(actor=request.user.as_actor, window=find_window(window_id))
         return Response(status=204)
 
 
-def _find_pool(name: str) -> Pool:
-    pool = Pool.objects.filter(name=name).first()
-    if pool is None:
-        raise NotFound(kind="pool", id=name)
-    return pool
-
-
-def _find_window(pk: int) -> Window:
-    window = Window.objects.filter(pk=pk).select_related("lender", "borrower").first()
-    if window is None:
-        raise NotFound(kind="window", id=str(pk))
+def _fill_window(window: Window, attrs: dict[str, Any]) -> Window:
+    """Raises ValidationError if the pools cannot lend so."""
+    asked = dict(attrs)
+    if "weekdays" in asked:
+        asked["weekdays"] = "".join(str(day) for day in sorted(set(asked["weekdays"])))
+    if "holidays" in asked:
+        asked["holidays"] = ", ".join(day.isoformat() for day in sorted(set(asked["holidays"])))
+    for name, value in asked.items():
+        setattr(window, name, value)
+    window.clean()
     return window

@@ -15,8 +15,9 @@ from jobs.pricing.price import Price, load_prices
 from jobs.states import JOB_ACTIVE
 from notebooks.services import list_other_starts
 from portal.access.redacted_rows import team_ids_in_sight
-from portal.api.http.fields import Amount, amount
+from portal.api.http.fields import Amount, amount, moment
 from portal.api.view import ApiView
+from portal.wording.changes import describe_return
 from portal.wording.priority import describe_price
 from quotas.models import RESOURCES, Holding, Quota, add_amounts, list_subtree, load_parents
 from quotas.services import load_limits
@@ -64,7 +65,28 @@ class HighPriorityShape(serializers.Serializer):
         return describe_price(price)
 
 
+class ThenLine(serializers.Serializer):
+    guarantee = Amount(required=False)
+    limit = Amount(required=False)
+
+
+class ThenShape(serializers.Serializer):
+    """What a quota returns to at `until`: only what is another by then. ends: the team has no quota then. text: all of
+    it in a sentence.
+    """
+
+    gpu = ThenLine(required=False)
+    cpu = ThenLine(required=False)
+    memory = ThenLine(required=False)
+    weight = serializers.IntegerField(required=False)
+    cell = serializers.IntegerField(required=False)
+    ends = serializers.BooleanField()
+    text = serializers.CharField()
+
+
 class QuotaShape(serializers.Serializer):
+    """until, then: null for a quota that lasts."""
+
     team = serializers.CharField()
     pool = serializers.CharField()
     gpu = Line()
@@ -72,6 +94,8 @@ class QuotaShape(serializers.Serializer):
     memory = Line()
     weight = serializers.IntegerField()
     cell = serializers.IntegerField()
+    until = serializers.DateTimeField(allow_null=True)
+    then = ThenShape(allow_null=True)
     high_priority = HighPriorityShape()
 
 
@@ -125,6 +149,8 @@ def quota_lines(user: User) -> list[dict[str, Any]]:
             ),
             "weight": quota.weight,
             "cell": quota.cell,
+            "until": moment(quota.until),
+            "then": _then(quota) if quota.until else None,
             "high_priority": HighPriorityShape(price).data,
         }
         for quota, price in zip(quotas, prices, strict=True)
@@ -155,6 +181,17 @@ def _lines(used: tuple[int, int, int], quota: Quota) -> dict[str, Any]:
         }
         for name, held, guarantee, limit in values
     }
+
+
+def _then(quota: Quota) -> dict[str, Any]:
+    found: dict[str, Any] = {"ends": quota.then is None, "text": describe_return(quota)}
+    for name, value in (quota.then or {}).items():
+        stored, _underscore, kind = name.rpartition("_")
+        if stored in SHOW:
+            found.setdefault(_short(stored), {})[kind] = amount(value, SHOW[stored])
+        else:
+            found[name] = value
+    return found
 
 
 def _short(resource: str) -> str:

@@ -27,9 +27,9 @@ from portal.api.http.fields import (
 
 
 class WhoseShape(serializers.Serializer):
-    """full: of the caller's teams; else job, name, owner and all below them are null.
+    """full: of the caller's teams; else job, name and all below them are null.
 
-    team: null if other teams are not named.
+    team, owner: null if the installation does not name them outside of a team (TESSERA_VISIBILITY).
     """
 
     full = serializers.BooleanField()
@@ -50,7 +50,7 @@ class WhoseShape(serializers.Serializer):
         return row.name if row.full else None
 
     def get_owner(self, row: RedactedRow) -> str | None:
-        return row.owner if row.full else None
+        return row.owner or None
 
 
 class AskShape(serializers.Serializer):

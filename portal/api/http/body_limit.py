@@ -10,7 +10,7 @@ from typing import Any
 
 from common.errors import PlatformError, TooLarge, TooSlow
 from portal.api.http.problems import CONTENT_TYPE, title_of
-from portal.wording.errors import describe_error
+from portal.wording.errors import describe_error, link_help
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -86,6 +86,7 @@ async def send_problem(scope: Message, send: Send, error: PlatformError, respons
     """Answer a request that never reaches Django. response: what ASGI calls it."""
     about = {"type": f"urn:tessera:problem:{error.code}", "title": title_of(error), "status": error.status}
     more = {"detail": describe_error(error), "instance": scope["path"], "code": error.code, "params": error.params}
+    more["help"] = link_help(error.code)
     body = json.dumps({**about, **more, "request_id": "", "errors": [], "hints": []}).encode()
     headers = [
         (b"content-type", CONTENT_TYPE.encode()),

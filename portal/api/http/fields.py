@@ -126,7 +126,7 @@ def show_reasons(reasons: Iterable[dict]) -> list[dict[str, Any]]:
     return [{"code": r["code"], "params": r.get("params", {}), "text": describe_wait(r)} for r in reasons]
 
 
-def full_url(name: str, **parts: object) -> str:
+def full_url(name: str, /, **parts: object) -> str:
     return settings.TESSERA_PUBLIC_URL + reverse(name, kwargs=parts)
 
 

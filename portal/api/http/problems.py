@@ -19,7 +19,7 @@ from common.errors import (
 )
 from jobs.jobfile.value_hints import suggest_values
 from portal.error_pages import find_outage
-from portal.wording.errors import describe_error, describe_field_error
+from portal.wording.errors import describe_error, describe_field_error, link_help
 
 CONTENT_TYPE = "application/problem+json"
 
@@ -93,7 +93,7 @@ def exception_handler(exc: Exception, context: dict) -> Response | None:
 
 
 def problem(error: PlatformError, request) -> dict:
-    """Return {type, title, status, detail, instance, code, params, request_id, errors, hints}."""
+    """Return {type, title, status, detail, instance, code, help, params, request_id, errors, hints}."""
     errors = getattr(error, "errors", [])
     words = getattr(error, "words", None) or [describe_field_error(one) for one in errors]
     return {
@@ -103,6 +103,7 @@ def problem(error: PlatformError, request) -> dict:
         "detail": words[0] if len(words) == 1 else describe_error(error),
         "instance": request.path,
         "code": error.code,
+        "help": link_help(error.code),
         "params": error.params,
         "request_id": getattr(request, "request_id", ""),
         "errors": [

@@ -1,6 +1,5 @@
 """API of jobs."""
 
-import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -12,11 +11,12 @@ from rest_framework.response import Response
 
 from common.errors import NotFound, PlatformError
 from events.models import Event
-from jobs.changing import change_job
-from jobs.control import MOST_WHY, hold_job, release_job, retry_job, settle_job, stop_job, stop_jobs
+from jobs.changing import change_job, label_job, merge_labels
+from jobs.control import MOST_WHY, hold_job, release_job, retry_job, retry_jobs, settle_job, stop_job, stop_jobs
+from jobs.finding.filters import JobFilter, filter_jobs
 from jobs.jobfile.load import load_jobfile, load_json
 from jobs.jobfile.parse import parse_spec
-from jobs.models import Job, JobKind, JobQuerySet, Task
+from jobs.models import Job, JobKind, JobQuerySet, Task, read_job_id
 from jobs.running_slices import resize_job
 from jobs.states import JobState
 from jobs.submit import submit_job
@@ -44,7 +44,6 @@ from scheduler.preview.stored_forecasts import load_forecasts
 
 MAX_BULK = 200
 BODY = dict.fromkeys((JSON, *YAML), JOB_FILE)
-JOB_ID = re.compile(r"job-([1-9][0-9]{0,17})")
 SORTS = {"submitted_at": read_moment, "priority": read_small_number, "name": read_name}
 TASKS = Prefetch("tasks", Task.objects.select_related("job", "node"))
 
@@ -62,8 +61,8 @@ def find_job(request: Request, job_id: str) -> Job:
 
 
 class JobsQuery(PageQuery):
-    """state: one or more, with commas. user (or owner): a name, or "me". q: part of the name, or an id. label: "name"
-    or "name:value". kind: left out, all but interactive.
+    """state: one or more, with commas. user (or owner): a name, or "me". q: part of the name, an id, owner, team or
+    label. label: "name" or "name:value". kind: left out, all but interactive. since, until: when it was submitted.
     """
 
     state = StatesField(JobState)
@@ -74,6 +73,7 @@ class JobsQuery(PageQuery):
     kind = serializers.ChoiceField(choices=JobKind.choices, required=False)
     label = serializers.CharField(max_length=200, required=False)  # type: ignore[assignment]
     since = serializers.DateTimeField(required=False)
+    until = serializers.DateTimeField(required=False)
     sort = SortField(SORTS)
     q = serializers.CharField(max_length=100, required=False)
 
@@ -88,7 +88,7 @@ class JobList(ApiView):
     def get(self, request: Request) -> Response:
         """List the jobs of one's teams, newest first."""
         query = read_query(request, JobsQuery)
-        jobs = filter_jobs(visible_jobs(request), query, request)
+        jobs = filter_jobs(visible_jobs(request), read_filter(query, request))
         return page(jobs, query, JobShape)
 
     @extend_schema(
@@ -130,11 +130,20 @@ class JobDetail(ApiView):
         """Change what a waiting job of one's own asks for: these keys of its file. It keeps its place in the queue, and
         is left as it is if the changed job could never run. A lead of its team changes its priority alone, too, and so
         consents to it.
+
+        labels: of any job, also an ended one, by its owner, a lead or an admin. Names that are left out stay; null
+        removes one.
         """
         media_type(request, JSON)
         job, changes = find_job(request, job_id), load_json(read_body(request, MAX_JSON))
-        can = {"check": check_possible, "containers": runtime_has_containers()}
-        change_job(actor=request.user, job=job, changes=changes, **can)
+        others = {key: value for key, value in changes.items() if key != "labels"}
+        if "labels" in changes:
+            merge_labels(job.labels, changes["labels"])  # so that nothing is written if they are refused
+        if others or not changes:
+            can = {"check": check_possible, "containers": runtime_has_containers()}
+            change_job(actor=request.user, job=job, changes=others, **can)
+        if "labels" in changes:
+            label_job(actor=request.user, job=job, changes=changes["labels"])
         return Response(JobShape(find_job(request, job_id)).data)
 
 
@@ -275,7 +284,7 @@ class JobsRetry(JobsAction):
     operations = {"POST": "retry_jobs"}
 
     def act(self, request: Request, jobs: Sequence[Job]) -> Mapping[int, Job | PlatformError]:
-        return {job.pk: _retry(request, job) for job in jobs}
+        return retry_jobs(actor=request.user, jobs=jobs)
 
 
 class JobWait(ApiView):
@@ -320,39 +329,26 @@ class JobEvents(ApiView):
         return page(events, query, EventShape)
 
 
-def filter_jobs(jobs: JobQuerySet, query: dict, request: Request) -> JobQuerySet:
-    if states := query.get("state"):
-        jobs = jobs.filter(state__in=states)
-    if owner := query.get("user") or query.get("owner"):
-        jobs = jobs.filter(user__username__iexact=request.user.username if owner == "me" else owner)
-    if label := query.get("label"):
-        name, colon, value = label.partition(":")
-        jobs = jobs.filter(labels__contains={name: value}) if colon else jobs.filter(labels__has_key=name)
-    jobs = jobs.of_kind(query.get("kind", ""))
-    if "since" in query:
-        jobs = jobs.filter(submitted_at__gte=query["since"])
-    for name in ("team", "pool"):
-        if name in query:
-            jobs = jobs.filter(**{f"{name}__name__iexact": query[name]})
-    if text := query.get("q"):
-        number = text.removeprefix("job-")
-        by_id = Q(pk=int(number)) if number.isascii() and number.isdecimal() and len(number) < 19 else Q(pk=None)
-        jobs = jobs.filter(Q(name__icontains=text) | by_id)
-    return jobs
+def read_filter(query: dict, request: Request) -> JobFilter:
+    owner = query.get("user") or query.get("owner", "")
+    return JobFilter(
+        states=tuple(query.get("state", ())),
+        owner=request.user.username if owner == "me" else owner,
+        team=query.get("team", ""),
+        pool=query.get("pool", ""),
+        label=query.get("label", ""),
+        kind=query.get("kind", ""),
+        since=query.get("since"),
+        until=query.get("until"),
+        text=query.get("q", ""),
+    )
 
 
 def _find_many(request: Request, ids: Iterable[str]) -> dict[str, Job]:
     """Return those of the jobs that the person sees."""
-    keys = {job_id: int(named[1]) for job_id in ids if (named := JOB_ID.fullmatch(job_id))}
+    keys = {job_id: number for job_id in ids if (number := read_job_id(job_id))}
     found = Job.objects.visible_to(request.user).with_names().in_bulk(keys.values())
     return {job_id: found[pk] for job_id, pk in keys.items() if pk in found}
-
-
-def _retry(request: Request, job: Job) -> Job | PlatformError:
-    try:
-        return retry_job(actor=request.user, job=job)
-    except PlatformError as error:
-        return error
 
 
 def _show_result(job_id: str, answer: Job | PlatformError, request: Request) -> dict:

@@ -8,10 +8,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.permissions import require
-from common.errors import NotFound
 from monitoring.alerts.backtest import backtest_rule
 from monitoring.alerts.round import ship_rules
-from monitoring.alerts.services import change_rule, delete_rule, save_rule
+from monitoring.alerts.services import change_rule, delete_rule, find_rule, save_rule
 from monitoring.models import Action, AlertRule, Audience, Comparison, Severity, Subject
 from portal.api.http.bodies import JSON, read_json
 from portal.api.http.fields import PoolField, full_url
@@ -130,7 +129,7 @@ class AlertRuleList(ApiView):
         require(request.user, "alert_rule.change")
         rule = save_rule(actor=request.user, rule=AlertRule(**read_json(request, AlertRuleAsk)))
         where = {"Location": full_url("api-alert-rule", rule_id=rule.pk)}
-        return Response(AlertRuleShape(_find(rule.pk)).data, status=201, headers=where)
+        return Response(AlertRuleShape(find_rule(rule.pk)).data, status=201, headers=where)
 
 
 class AlertRuleDetail(ApiView):
@@ -140,20 +139,20 @@ class AlertRuleDetail(ApiView):
 
     @extend_schema(responses=AlertRuleShape)
     def get(self, request: Request, rule_id: int) -> Response:
-        return Response(AlertRuleShape(_find(rule_id)).data)
+        return Response(AlertRuleShape(find_rule(rule_id)).data)
 
     @extend_schema(request={JSON: AlertRuleChange}, responses=AlertRuleShape)
     def patch(self, request: Request, rule_id: int) -> Response:
         """Change a rule, or switch it on or off. For administrators."""
         require(request.user, "alert_rule.change")
-        save_rule(actor=request.user, rule=change_rule(_find(rule_id), read_json(request, AlertRuleChange)))
-        return Response(AlertRuleShape(_find(rule_id)).data)
+        save_rule(actor=request.user, rule=change_rule(find_rule(rule_id), read_json(request, AlertRuleChange)))
+        return Response(AlertRuleShape(find_rule(rule_id)).data)
 
     @extend_schema(responses={204: OpenApiResponse(None, "It is gone, with its alerts.")})
     def delete(self, request: Request, rule_id: int) -> Response:
         """Delete a rule; one that ships is switched off instead. For administrators."""
         require(request.user, "alert_rule.change")
-        delete_rule(actor=request.user, rule=_find(rule_id))
+        delete_rule(actor=request.user, rule=find_rule(rule_id))
         return Response(status=204)
 
 
@@ -170,11 +169,4 @@ class AlertRuleBacktest(ApiView):
         require(request.user, "platform.read")
         asked: dict[str, Any] = read_json(request, BacktestAsk)
         days = asked.pop("days")
-        return Response(BacktestShape(backtest_rule(change_rule(_find(rule_id), asked), days)).data)
-
-
-def _find(rule_id: int) -> AlertRule:
-    rule = AlertRule.objects.filter(pk=rule_id).select_related("pool").first()
-    if rule is None:
-        raise NotFound(kind="alert_rule", id=rule_id)
-    return rule
+        return Response(BacktestShape(backtest_rule(change_rule(find_rule(rule_id), asked), days)).data)

@@ -34,7 +34,8 @@ MOST_LABEL, MOST_REASON = 120, 200
 class AlertShape(serializers.Serializer):
     """subject: what kind of thing it is about; label: which one. value: the newest, null while it is not known. state:
     no_data if it fired and its value is not known any more. told: whether anybody was, and when last. acts: asks where
-    the rule's action needs a word of an administrator, done where it was carried out.
+    the rule's action needs a word of an administrator, warned where a job is stopped at acts_at or a little later, done
+    where it was carried out.
     """
 
     id = serializers.IntegerField(source="pk")
@@ -57,6 +58,7 @@ class AlertShape(serializers.Serializer):
     acknowledged_at = serializers.DateTimeField(allow_null=True)
     acknowledged_by = serializers.CharField(allow_blank=True)
     acts = serializers.CharField(allow_blank=True)
+    acts_at = serializers.DateTimeField(allow_null=True)
     runbook = serializers.CharField(source="rule.runbook", allow_blank=True)
 
     def get_name(self, alert: Alert) -> str:
@@ -149,7 +151,7 @@ class AlertAct(ApiView):
 
     @extend_schema(request=None, responses=AlertShape)
     def post(self, request: Request, alert_id: int) -> Response:
-        """Carry out the action for which the alert asks. For administrators."""
+        """Carry out the action for which the alert asks; a job is stopped after a warning. For administrators."""
         return _do(request, alert_id, confirm_action)
 
 
@@ -160,7 +162,9 @@ class AlertUndo(ApiView):
 
     @extend_schema(request=None, responses=AlertShape)
     def post(self, request: Request, alert_id: int) -> Response:
-        """Take the machine that the alert took out of service back. For administrators."""
+        """Take the machine back that the alert took out of service, call off the stop of a job, or queue the job again
+        that it stopped. For administrators.
+        """
         return _do(request, alert_id, undo_action)
 
 

@@ -9,11 +9,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.permissions import require
-from cluster.models import Pool
-from common.errors import NotFound
 from monitoring.idle import requests
 from monitoring.idle.preview import DAYS, preview_rule
-from monitoring.idle.rules import build_ladder, check_rule, delete_rule, load_rules, save_rule
+from monitoring.idle.rules import delete_rule, find_saved_rule, list_rules, save_rule
 from monitoring.idle.rungs import Then
 from monitoring.models import Exemption, IdleRule
 from portal.access.idle_rows import IdleRow, find_exemption, list_exemptions, list_idle_rows
@@ -28,7 +26,7 @@ KINDS = [kind.value for kind in IdleRule.KINDS]
 
 
 class IdleShape(serializers.Serializer):
-    """Something held and idle. What belongs to another team has no job, owner, evidence or times. finding: idle, or
+    """Something held and idle. What belongs to another team has no job, evidence or times. finding: idle, or
     unknown while it cannot be seen. held: GPU memory is taken. rung: none, noted, reminded, warned or acted. next: what
     follows, in words. may: what the caller may do.
     """
@@ -197,10 +195,7 @@ class RuleList(ApiView):
     @extend_schema(parameters=[FieldsQuery], responses=list_of(RuleShape, "IdleRuleList"))
     def get(self, request: Request) -> Response:
         """List the rules: those of pools, and of all pools without one."""
-        rows = list(IdleRule.objects.select_related("pool"))
-        known = load_rules(rows)
-        general = [rule for kind in KINDS if (rule := known.find_rule(0, kind)) is not None and rule.pk is None]
-        return all_of([*general, *rows], RuleShape, **read_query(request, FieldsQuery))
+        return all_of(list_rules(), RuleShape, **read_query(request, FieldsQuery))
 
     @extend_schema(request={JSON: RuleAsk}, responses={201: OpenApiResponse(RuleShape)})
     def post(self, request: Request) -> Response:
@@ -217,12 +212,12 @@ class RuleDetail(ApiView):
 
     @extend_schema(responses=RuleShape)
     def get(self, request: Request, idle_rule_id: int) -> Response:
-        return Response(RuleShape(_find_rule(idle_rule_id)).data)
+        return Response(RuleShape(find_saved_rule(idle_rule_id)).data)
 
     @extend_schema(responses={204: OpenApiResponse(None, "The rule of all pools, or the default, holds again.")})
     def delete(self, request: Request, idle_rule_id: int) -> Response:
         require(request.user, "idle.rule")
-        delete_rule(actor=request.user, rule=_find_rule(idle_rule_id))
+        delete_rule(actor=request.user, rule=find_saved_rule(idle_rule_id))
         return Response(status=204)
 
 
@@ -257,17 +252,5 @@ class RulePreview(ApiView):
         require(request.user, "idle.rule")
         asked = read_json(request, PreviewAsk)
         days = asked.pop("days")
-        rule = IdleRule(**asked)
-        check_rule(rule)
-        pool: Pool | None = rule.pool
-        found = preview_rule(
-            build_ladder(rule), kind=rule.kind, pool_id=pool.pk if pool else None, days=days, now=timezone.now()
-        )
+        found = preview_rule(IdleRule(**asked), days=days, now=timezone.now())
         return Response(PreviewShape(found).data)
-
-
-def _find_rule(pk: int) -> IdleRule:
-    row = IdleRule.objects.select_related("pool").filter(pk=pk).first()
-    if row is None:
-        raise NotFound(kind="idle_rule", id=str(pk))
-    return row

@@ -31,7 +31,7 @@ from portal.api.http.fields import Span, go_back
 from portal.api.jobs.jobs import find_job
 from portal.api.view import ApiView, read_query
 from portal.csv_text import write_csv
-from portal.wording.usage import describe_gap
+from portal.wording.usage import describe_gap, describe_older
 
 STEP_FOR = 360
 """Values of a line, where no step is asked for."""
@@ -75,13 +75,22 @@ class GapShape(Span):
     why = serializers.CharField()
 
 
+class OlderShape(serializers.Serializer):
+    """What is older than the platform keeps: until when, whether a series engine told of it, and that in words."""
+
+    until = serializers.DateTimeField()
+    is_known = serializers.BooleanField()
+    says = serializers.CharField()
+
+
 class ChartShape(Span):
-    """Lines over equal steps of time."""
+    """Lines over equal steps of time. older: null where all of it is the platform's own."""
 
     of = serializers.CharField()
     step_s = serializers.IntegerField()
     series = LineShape(many=True)
     gaps = GapShape(many=True)
+    older = OlderShape(allow_null=True)
 
 
 class Csv(BaseRenderer):
@@ -208,6 +217,8 @@ def show_chart(of: str, chart: Chart) -> dict[str, Any]:
             for line in chart.lines
         ],
         "gaps": [{"from": gap.start, "to": gap.end, "why": describe_gap(gap)} for gap in chart.gaps],
+        "older": chart.older
+        and {"until": chart.older.until, "is_known": not chart.older.fault, "says": describe_older(chart.older)},
     }
 
 

@@ -1,11 +1,13 @@
 """API of the caller and their tokens."""
 
+from django.conf import settings
 from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from accounts.models import ApiToken, Membership
+from accounts.models import ApiToken, Membership, User
+from accounts.profile import PROFILE_FIELDS, change_profile
 from accounts.services import SCOPES, create_token, revoke_token
 from portal.api.http.bodies import JSON, read_json
 from portal.api.http.lists import FieldsQuery, all_of, list_of
@@ -62,22 +64,33 @@ class MeShape(serializers.Serializer):
     uid = serializers.IntegerField()
     platform_role = serializers.CharField()
     language = serializers.CharField(allow_blank=True)
+    time_zone = serializers.CharField(allow_blank=True)
     teams = MemberOf(many=True)
     scopes = serializers.ListField(child=serializers.CharField())
     token = TokenShape(allow_null=True)
 
 
+class MeChange(serializers.Serializer):
+    """What is left out stays as it is. language, time_zone: "" for the browser's and the site's."""
+
+    full_name = serializers.CharField(max_length=100, allow_blank=True, required=False)
+    email = serializers.EmailField(max_length=254, allow_blank=True, required=False)
+    language = serializers.ChoiceField(settings.LANGUAGES, allow_blank=True, required=False)
+    time_zone = serializers.CharField(max_length=64, allow_blank=True, required=False)
+
+
 class Me(ApiView):
-    scopes = {"GET": SIGNED_IN}
-    operations = {"GET": "get_me"}
+    scopes = {"GET": SIGNED_IN, "PATCH": ("profile:write",)}
+    operations = {"GET": "get_me", "PATCH": "change_me"}
 
     @extend_schema(responses=MeShape)
     def get(self, request: Request) -> Response:
-        person = {name: getattr(request.user, name) for name in ("username", "full_name", "email", "uid", "language")}
-        teams = Membership.objects.filter(user=request.user).select_related("team").order_by("team__name")
-        scopes = request.auth.scopes if request.auth else list(SCOPES)
-        role = {"platform_role": request.user.platform_role}
-        return Response(MeShape({**person, **role, "teams": teams, "scopes": scopes, "token": request.auth}).data)
+        return _show(request, request.user)
+
+    @extend_schema(request={JSON: MeChange}, responses=MeShape)
+    def patch(self, request: Request) -> Response:
+        """Change one's own name, mail address, language or time zone (an IANA name, such as Asia/Shanghai)."""
+        return _show(request, change_profile(request.user, **read_json(request, MeChange)))
 
 
 class Tokens(ApiView):
@@ -108,3 +121,10 @@ class TokenDetail(ApiView):
         """Revoke one of one's own tokens for good, and all that it created."""
         revoke_token(user=request.user, token_id=token_id)
         return Response(status=204)
+
+
+def _show(request: Request, user: User) -> Response:
+    person = {name: getattr(user, name) for name in ("username", "uid", "platform_role", *PROFILE_FIELDS)}
+    teams = Membership.objects.filter(user=user).select_related("team").order_by("team__name")
+    scopes = request.auth.scopes if request.auth else list(SCOPES)
+    return Response(MeShape({**person, "teams": teams, "scopes": scopes, "token": request.auth}).data)

@@ -51,6 +51,19 @@ def describe_signed_out() -> Words:
     )
 
 
+def describe_dead_token() -> Words:
+    return Words(
+        "bad_token",
+        _("This token does not open this address"),
+        _(
+            "It is for another notebook, was ended or has expired, or its owner may no longer use the notebook. Create "
+            "a new address on the notebook's page."
+        ),
+        _("Open the portal"),
+        settings.TESSERA_PUBLIC_URL + "/notebooks/",
+    )
+
+
 def describe_unavailable() -> Words:
     return Words(
         "unavailable",

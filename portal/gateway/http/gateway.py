@@ -104,7 +104,8 @@ class Gateway:
     async def _admit(self, label: str, request: Request) -> AppGrant | Answer:
         """Return the grant if the request may pass, else a response."""
         with translation.override(language_of(request.headers)):
-            if why := refusal(request.method, request.headers, app_origin(label)):
+            # A page elsewhere can make a browser send its cookies, but never a token that it does not know.
+            if not request.token and (why := refusal(request.method, request.headers, app_origin(label))):
                 log.warning("refused %s at %s: %s", request.method, label, why)
                 return _build_error(403, error_texts.describe_foreign_origin(), request)
             try:
@@ -122,11 +123,13 @@ class Gateway:
             return grant if grant.task else _build_error(503, error_texts.describe_not_running(grant), request)
 
     async def _visit(self, label: str, request: Request) -> AppGrant | None:
-        secret = read_cookie(request.headers, session_cookie(label))
+        secret = request.token or read_cookie(request.headers, session_cookie(label))
         return await self._visits.find(label, secret) if secret else None
 
     @staticmethod
     def _answer_unknown_host(label: str, request: Request) -> Answer:
+        if request.token:
+            return _build_error(401, error_texts.describe_dead_token(), request)
         if is_visit(request.method, request.headers):
             return ask_portal(label, request.full_path, request.headers)
         return _build_error(401, error_texts.describe_signed_out(), request)

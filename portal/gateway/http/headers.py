@@ -5,6 +5,7 @@ Apps get no identity headers and no credentials of the portal; browsers no heade
 
 from portal.gateway.http.cookies import is_ours
 from portal.gateway.http.cross_origin import Headers, cookies_of
+from portal.gateway.http.tokens import read_authorization
 
 HOP_BY_HOP = {
     "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer",
@@ -60,7 +61,8 @@ def _may_set(cookie: str) -> bool:
 
 
 def _passes(value: str, authorization: str) -> bool:
-    return not authorization and not value.lower().startswith(OUR_TOKEN)
+    ours = value.lower().startswith(OUR_TOKEN) or read_authorization(value)
+    return not authorization and not ours
 
 
 def _named_by_connection(headers: Headers) -> set[str]:

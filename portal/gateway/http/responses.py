@@ -48,7 +48,8 @@ def build_error_answer(status: int, words: Words, method: str, headers: Headers)
     """Return an HTML page for a navigation, else problem+json (RFC 9457)."""
     if not is_visit(method, headers):
         about = {"type": f"urn:tessera:problem:{words.code}", "title": words.title, "status": status}
-        body = json.dumps({**about, "detail": words.cause, "code": words.code}).encode()
+        detail = f"{words.cause} {words.href}" if words.href.startswith("http") else words.cause
+        body = json.dumps({**about, "detail": detail, "code": words.code}).encode()
         return _build_answer(status, b"application/problem+json", body, CLOSED, words)
     nonce = secrets.token_urlsafe(16)
     page = render_to_string("apps/page.html", {"words": words, "nonce": nonce, "language": translation.get_language()})

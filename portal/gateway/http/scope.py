@@ -6,6 +6,8 @@ from typing import Any
 
 from django.conf import settings
 
+from portal.gateway.http.tokens import find_token, without_token
+
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
@@ -14,7 +16,10 @@ Application = Callable[[Message, Receive, Send], Awaitable[None]]
 
 @dataclass(frozen=True)
 class Request:
-    """A request; `method` is "WEBSOCKET" for an upgrade, `raw_path` percent-encoded, `scheme` the app URL's."""
+    """A request; `method` is "WEBSOCKET" for an upgrade, `raw_path` percent-encoded, `scheme` the app URL's.
+
+    token: a notebook's, which is in neither `query` nor what an app gets. "" in a browser's navigation.
+    """
 
     method: str
     raw_path: str
@@ -22,6 +27,7 @@ class Request:
     headers: list[tuple[bytes, bytes]]
     scheme: str
     has_body: bool
+    token: str = ""
 
     @property
     def full_path(self) -> str:
@@ -31,11 +37,13 @@ class Request:
 def read_scope(scope: Message) -> Request:
     headers = list(scope["headers"])
     names = dict(headers)
+    query = scope["query_string"].decode("latin-1")
     return Request(
         method=scope.get("method", "WEBSOCKET"),
         raw_path=(scope.get("raw_path") or b"/").decode("latin-1").partition("?")[0],
-        query=scope["query_string"].decode("latin-1"),
+        query=without_token(query),
         headers=headers,
         scheme=settings.TESSERA_APPS_URL.partition(":")[0],
         has_body=b"transfer-encoding" in names or names.get(b"content-length", b"0") != b"0",
+        token=find_token(headers, query),
     )

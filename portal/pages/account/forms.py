@@ -1,12 +1,12 @@
 """Account forms; services validate."""
 
 from django import forms
+from django.conf import settings
 from django.contrib.auth.password_validation import password_validators_help_texts
 from django.utils.functional import lazy
 from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 
-from accounts.models import Team, TeamRole
 from accounts.services import SCOPES
 
 SCOPE_WORDS = {
@@ -22,15 +22,31 @@ SCOPE_WORDS = {
     "tokens:write": _("Create and revoke tokens and SSH keys"),
     "webhooks:write": _("Create, change and delete webhooks"),
     "reports:read": _("Read the GPU time of your teams"),
+    "profile:write": _("Change your name, mail address, language and time zone"),
     "metrics:scrape": _("Read the metrics of the platform, if you are an administrator or auditor"),
     "metrics:tasks": _("Read also the metrics of each running task"),
     "alerts:read": _("Read alerts and their rules"),
     "alerts:write": _("Acknowledge and silence alerts, and change rules, if you are an administrator"),
+    "people:write": _("Read and change people and teams, if you are an administrator"),
+    "quotas:write": _("Change quotas and limits, if you are an administrator"),
+    "audit:read": _("Read the audit log, if you are an administrator or auditor"),
 }
-UNUSUAL_SCOPES = {"cluster:write", "webhooks:write", "metrics:scrape", "metrics:tasks", "alerts:write"}
+UNUSUAL_SCOPES = {
+    "profile:write",
+    "cluster:write",
+    "webhooks:write",
+    "metrics:scrape",
+    "metrics:tasks",
+    "alerts:write",
+    "people:write",
+    "quotas:write",
+    "audit:read",
+}
 """Not ticked at first: what is, lets each command of a day's work go, `tessera ssh-key add` too."""
 DAYS = ((7, _("7 days")), (30, _("30 days")), (90, _("90 days")), (366, _("a year")))
 LONGEST_PASSWORD = 256
+ZONES = {"list": "zones", "autocomplete": "off", "spellcheck": "false"}
+"""A field that account/_zones.html offers names of time zones for."""
 
 
 def password_rules() -> str:
@@ -93,6 +109,32 @@ class PasswordForm(forms.Form):
             del self.fields["old"]
 
 
+class ProfileForm(forms.Form):
+    full_name = forms.CharField(
+        label=_("Your name"), max_length=100, required=False, widget=forms.TextInput(attrs={"autocomplete": "name"})
+    )
+    email = forms.CharField(
+        label=_("E-mail address"),
+        max_length=254,
+        required=False,
+        help_text=_("Notifications and reports are mailed there. It signs nobody in: that is what the user name does."),
+        widget=forms.EmailInput(attrs={"autocomplete": "email"}),
+    )
+    language = forms.ChoiceField(
+        label=_("Language"), required=False, choices=[("", _("The browser’s language")), *settings.LANGUAGES]
+    )
+    time_zone = forms.CharField(
+        label=_("Time zone"),
+        max_length=64,
+        required=False,
+        help_text=format_lazy(
+            _("Type a part of its name, such as “Shanghai”. Left empty, pages and mails say times of {zone}."),
+            zone=settings.TIME_ZONE,
+        ),
+        widget=forms.TextInput(attrs=ZONES),
+    )
+
+
 class TokenForm(forms.Form):
     name = forms.CharField(
         label=_("Name"),
@@ -107,15 +149,3 @@ class TokenForm(forms.Form):
         widget=forms.CheckboxSelectMultiple(attrs={"class": "form-check-input"}),
     )
     days = forms.TypedChoiceField(label=_("Valid for"), coerce=int, choices=DAYS, initial=90)
-
-
-class InviteForm(forms.Form):
-    team = forms.ModelChoiceField(label=_("Team"), queryset=Team.objects.order_by("name"), empty_label=None)
-    role = forms.ChoiceField(
-        label=_("Role"),
-        choices=TeamRole.choices,
-        initial=TeamRole.MEMBER,
-        help_text=_(
-            "A viewer can read, a member can submit, and a lead can also stop others' work and submit urgent jobs."
-        ),
-    )

@@ -21,6 +21,7 @@ from monitoring.report_mails.services import (
     drop_report_mail,
     list_report_mails,
 )
+from portal.pages.account.forms import ZONES
 from portal.pages.reports.mails import read_off_link
 from portal.pages.reports.views import REPORTS
 from portal.pages.request_guards import signed_in
@@ -43,7 +44,7 @@ class ReportMailForm(forms.Form):
     zone = forms.CharField(
         label=gettext_lazy("Time zone"),
         max_length=64,
-        initial="UTC",
+        widget=forms.TextInput(attrs=ZONES),
         help_text=gettext_lazy("For example Asia/Shanghai. A week ends on Monday, 00:00 UTC."),
     )
 

@@ -15,12 +15,10 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from accounts.guesses import check_guess
 from accounts.models import LoginLink, User
-from accounts.permissions import require
 from accounts.services import (
     accept_invitation,
     create_token,
     find_link,
-    invite_person,
     revoke_token,
     set_password,
     use_login_link,
@@ -29,9 +27,10 @@ from common.errors import Conflict, InvalidInput, NotFound
 from common.rates import check_rate
 from events.record_and_publish import publish_recheck
 from metrics.process import UNKNOWN_CALLERS
+from portal.access.request_origin import address_of
 from portal.forms import bind
-from portal.pages.account.forms import InviteForm, JoinForm, PasswordForm, SignInForm, TokenForm
-from portal.pages.request_guards import address_of, safe_path, signed_in
+from portal.pages.account.forms import JoinForm, PasswordForm, SignInForm, TokenForm
+from portal.pages.request_guards import safe_path, signed_in
 
 GET_POST = ["GET", "HEAD", "POST"]
 KNOWN_COOKIE, KNOWN_SALT, KNOWN_S = "tessera-known", "portal.known-browser", 180 * 24 * 3600
@@ -147,19 +146,6 @@ def revoke(request: HttpRequest, token_id: int) -> HttpResponse:
     revoke_token(user=cast(User, request.user), token_id=token_id)
     messages.success(request, _("The token is revoked. Programs that use it are refused from now on."))
     return redirect("tokens")
-
-
-@never_cache
-@signed_in
-@require_http_methods(GET_POST)
-def invite(request: HttpRequest) -> HttpResponse:
-    """Create an invitation link, shown once. Admins only."""
-    user = cast(User, request.user)
-    require(user, "person.invite")
-    form, url = InviteForm(request.POST or None), ""
-    if form.is_valid():
-        url = settings.TESSERA_PUBLIC_URL + invite_person(actor=user, **form.cleaned_data)
-    return render(request, "account/invite.html", {"form": form, "url": url})
 
 
 def _show_sign_in(request: HttpRequest, form: SignInForm, there: str, status: int = 200) -> HttpResponse:

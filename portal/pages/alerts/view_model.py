@@ -22,6 +22,7 @@ from portal.wording.monitoring.alerts import (
     describe_subject,
     describe_value,
 )
+from portal.wording.time_of_day import clock
 
 MOST_NAMES = 4
 SEVERITY_CHIPS = {
@@ -88,7 +89,7 @@ class AlertView:
         if self.rule.subject in (Subject.CARD, Subject.NODE):
             return reverse("node", args=[label.partition(":")[0]])
         if self.rule.subject == Subject.PLATFORM:
-            return reverse("checks") if self.names.viewer.sees_all else ""
+            return reverse("health") if self.names.viewer.sees_all else ""
         return f"{reverse('queue')}?pool={label}" if self.rule.subject == Subject.POOL else reverse("quota")
 
     @property
@@ -106,6 +107,13 @@ class AlertView:
     @property
     def told(self) -> str:
         return self.names.describe(self.row.told)
+
+    @property
+    def stop(self) -> str:
+        """Say when the job is stopped, "" if it is not."""
+        if self.row.acts != Alert.Acts.WARNED or self.row.acts_at is None:
+            return ""
+        return _("the job is stopped at %(at)s unless this is acknowledged") % {"at": clock(self.row.acts_at)}
 
     @property
     def end(self) -> str:

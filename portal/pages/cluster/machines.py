@@ -1,7 +1,6 @@
 """View models of machines and cards."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 
@@ -13,16 +12,15 @@ from django.utils.translation import gettext_lazy
 
 from accounts.models import Team
 from cluster.models import Maintenance, NodeState
-from common.resources import parse_gpu, rank_of, show_gpu, show_memory, slice_of
+from common.resources import parse_gpu, show_gpu, show_memory
 from jobs.states import TaskState
 from portal.access.redacted_rows import CardView, NodeView, SliceView
+from portal.pages.cluster.card_figures import CardFigures, Held
 from portal.templatetags.bars import Segment
 from portal.wording.monitoring.machine_use import describe_machine_use
 from portal.wording.usage import describe_card_heat, describe_card_use, describe_share_activity
 
 STALE_AFTER = timedelta(seconds=120)
-SIZES = ("1/8", "1/4", "1/2", "4GB", "10GB", "1")
-"""What the GPU map offers to look for, in the job file's words."""
 
 MEMORY_LIMITS = {
     "cgroup v2": gettext_lazy("the kernel (cgroup v2)"),
@@ -96,27 +94,22 @@ class Card:
     def label(self) -> str:
         return _("GPU %(index)s of %(node)s") % {"index": self.view.place, "node": self.view.node}
 
-    @property
-    def is_schedulable(self) -> bool:
-        """Whether something can start on this card: healthy, its machine not closed."""
-        return self.view.healthy and not self.closed
+    @cached_property
+    def figures(self) -> CardFigures:
+        view, slices = self.view, self.view.slices
+        held = Held(len(slices), view.used_mib, view.used_percent, sum(part.milli for part in slices))
+        own = view.model, view.product, view.sellable_mib, view.shared, view.max_slices, view.healthy
+        return CardFigures(*own, not self.closed, held)
 
     @property
     def free_milli(self) -> int:
         """Return the thousandths of the card that a new task could get."""
-        view = self.view
-        if not self.is_schedulable or len(view.slices) >= view.max_slices:
-            return 0
-        return min(1000 * view.free_mib // max(view.sellable_mib, 1), 10 * view.free_percent)
+        return self.figures.free_milli
 
     @property
-    def held_milli(self) -> int:
-        return sum(part.milli for part in self.view.slices)
-
-    @cached_property
-    def fitting_sizes(self) -> list[str]:
+    def fitting_sizes(self) -> tuple[str, ...]:
         """Return the SIZES with room now."""
-        return [size for size in SIZES if self.is_schedulable and self._could_host(size)]
+        return self.figures.fitting_sizes
 
     @property
     def enforcement(self) -> str:
@@ -156,7 +149,7 @@ class Card:
         size = show_memory(part.memory_mib)
         who = _("mine") if part.own else part.team_label
         state = str(TaskState(part.state).label)
-        whose = [part.job_id, part.name, part.owner] if part.full else []
+        whose = [part.job_id, part.name, part.owner]
         activity = describe_share_activity(part.activity) if part.full and part.state == TaskState.RUNNING else ""
         return Segment(
             kind=kind,
@@ -186,16 +179,6 @@ class Card:
     def _is_narrow(self, mib: int) -> bool:
         return 100 * mib < 20 * self.view.sellable_mib
 
-    def _could_host(self, size: str) -> bool:
-        view, ask = self.view, parse_gpu(size)
-        share = slice_of(ask, view.sellable_mib)
-        if rank_of(ask, view.model, view.product) is None:
-            return False
-        if share is None or not ask.is_slice:
-            return share is not None and not view.slices
-        room = len(view.slices) < view.max_slices and share.compute_percent <= view.free_percent
-        return view.shared and room and share.memory_mib <= view.free_mib
-
 
 class Machine:
     def __init__(self, view: NodeView, team_numbers: dict[str, int]):
@@ -216,13 +199,13 @@ class Machine:
     @cached_property
     def maintenance(self) -> list[tuple[str, bool]]:
         """Its maintenance, current or planned: (sentence, whether it has begun)."""
-        now = timezone.now()
+        now = self.view.at or timezone.now()
         return [(describe_maintenance(self.node.name, row, now), row.begins_at <= now) for row in self.view.maintenance]
 
     @property
     def is_stale(self) -> bool:
-        """Whether nothing was heard of it for too long to trust what is shown."""
-        return timezone.now() - self.node.last_seen_at > STALE_AFTER
+        """Whether nothing was heard of it for too long to trust what is shown; its state says so of the past."""
+        return self.view.at is None and timezone.now() - self.node.last_seen_at > STALE_AFTER
 
     @property
     def model_counts(self) -> list[tuple[str, int]]:
@@ -250,12 +233,7 @@ class Machine:
 
     @property
     def held_milli(self) -> int:
-        return sum(card.held_milli for card in self.cards)
-
-    @property
-    def useless_milli(self) -> int:
-        """Return thousandths neither held nor available."""
-        return max(1000 * len(self.cards) - self.held_milli - self.free_milli, 0)
+        return sum(card.figures.held.milli for card in self.cards)
 
     @property
     def memory_limit(self) -> str:
@@ -337,22 +315,6 @@ class Machine:
         ]
 
 
-@dataclass(frozen=True)
-class Summary:
-    """Totals of all machines, gpu_* in thousandths."""
-
-    nodes: int
-    ready: int
-    gpus: int
-    gpu_free: int
-    gpu_held: int
-    gpu_useless: int
-    cpu_milli: int
-    cpu_held: int
-    memory_mib: int
-    memory_held: int
-
-
 def build_machines(views: Iterable[NodeView]) -> list[Machine]:
     views = list(views)
     teams = {part.team for view in views for card in view.cards for part in card.slices if part.team}
@@ -360,19 +322,12 @@ def build_machines(views: Iterable[NodeView]) -> list[Machine]:
     return [Machine(view, numbers) for view in views]
 
 
-def sum_machines(machines: list[Machine]) -> Summary:
-    return Summary(
-        nodes=len(machines),
-        ready=sum(machine.node.state == NodeState.READY and not machine.is_stale for machine in machines),
-        gpus=sum(len(machine.cards) for machine in machines),
-        gpu_free=sum(machine.free_milli for machine in machines),
-        gpu_held=sum(machine.held_milli for machine in machines),
-        gpu_useless=sum(machine.useless_milli for machine in machines),
-        cpu_milli=sum(machine.node.cpu_sellable_milli for machine in machines),
-        cpu_held=sum(machine.view.cpu_held_milli for machine in machines),
-        memory_mib=sum(machine.node.memory_mib for machine in machines),
-        memory_held=sum(machine.view.memory_held_mib for machine in machines),
-    )
+def keep_pool(machines: Iterable[Machine], pool: str) -> list[Machine]:
+    """Return the machines that have cards, with those of one pool alone if it is named."""
+    machines = list(machines)
+    for machine in machines:
+        machine.cards = [card for card in machine.cards if not pool or card.view.pool == pool]
+    return [machine for machine in machines if machine.cards]
 
 
 def describe_maintenance(node: str, row: Maintenance, now: datetime) -> str:
@@ -384,12 +339,12 @@ def describe_maintenance(node: str, row: Maintenance, now: datetime) -> str:
             "are not started."
         )
     )
-    times = {"from": _moment(row.begins_at, now), "until": _moment(row.ends_at, now)}
+    times = {"from": show_moment(row.begins_at, now), "until": show_moment(row.ends_at, now)}
     told = words % {"node": node, **times}
     return _("%(told)s Reason: %(why)s") % {"told": told, "why": row.why} if row.why else told
 
 
-def _moment(at: datetime, now: datetime) -> str:
+def show_moment(at: datetime, now: datetime) -> str:
     local = timezone.localtime(at)
     return date_format(local, "H:i" if local.date() == timezone.localtime(now).date() else "Y-m-d H:i")
 

@@ -1,8 +1,9 @@
 """The queue page."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import cast
 
 from django.http import HttpRequest, HttpResponse
@@ -14,10 +15,19 @@ from django.views.decorators.http import require_safe
 from accounts.models import User
 from cluster.models import Gpu, Pool
 from common.errors import NotFound
-from common.resources import GpuAsk, gpu_milli, parse_gpu, slice_of
-from jobs.models import Priority
+from common.resources import gpu_milli, parse_gpu, slice_of
+from jobs.models import Job, Priority
 from jobs.states import JobState
-from portal.access.redacted_rows import SHORT_WORDS, QueueRow, list_active_rows, list_queue_rows, list_rows_in_pool
+from portal.access.redacted_rows import (
+    SHORT_WORDS,
+    QueueRow,
+    build_queue_rows,
+    count_active,
+    find_reason,
+    list_active_rows,
+    load_waiting,
+    order_in_pool,
+)
 from portal.pages.cluster.scheduler_pulse import last_pass, scheduler_late
 from portal.pages.request_guards import signed_in
 from portal.partial import render_page
@@ -26,8 +36,9 @@ from portal.wording.resources import describe_gpu
 from scheduler.preview.preview import PoolCapacity, list_capacity
 from scheduler.preview.stored_forecasts import measure_coverage
 
-SHOWN = 500
-"""Rows of one table; the rest is counted. People look at the head of a queue, and programs ask the API."""
+SHOWN, LEAST_SHOWN, MOST_SHOWN = 100, 20, 500
+"""Rows of one table at first, of each where many pools are shown, and where one asks for more; the rest is counted, and
+programs ask the API."""
 
 
 class Line:
@@ -58,7 +69,7 @@ def describe_ask(gpu: str, tasks: int) -> str:
 
 @dataclass(frozen=True)
 class PoolQueue:
-    """A pool's jobs, cut to SHOWN; *_more count the rest."""
+    """A pool's jobs, cut to what is shown; *_more count the rest."""
 
     room: PoolCapacity
     waiting: list[Line]
@@ -80,36 +91,39 @@ class ReasonCount:
 @signed_in
 @require_safe
 def show_queue(request: HttpRequest) -> HttpResponse:
-    """Show the queue, of one ?pool= or ?reason=."""
+    """Show the queue, of one ?pool= or ?reason=. ?rows=500: up to so many of each table."""
     user, pool, reason = cast(User, request.user), request.GET.get("pool", ""), request.GET.get("reason", "")
     pools = list(Pool.objects.values_list("name", flat=True))
     if pool and pool not in pools:
         raise NotFound(kind="pool")
     rooms = [room for room in list_capacity(user) if not pool or room.pool == pool]
-    waiting, active = list_queue_rows(user, pool or None), list_active_rows(user, pool or None)
-    chosen = [row for row in waiting if not reason or row.reason == reason]
+    most = MOST_SHOWN if request.GET.get("rows") == str(MOST_SHOWN) else max(SHOWN // max(len(rooms), 1), LEAST_SHOWN)
+    waiting, active = load_waiting(pool or None), count_active()
+    chosen = [job for job in waiting if not reason or find_reason(job) == reason]
+    lines = {room.pool: order_in_pool(chosen, room.pool) for room in rooms}
+    rows = build_queue_rows(user, {job.pk: job for jobs in lines.values() for job in jobs[:most]}.values())
     context = {
-        "answer": answer(waiting, len(active), rooms, load_card_sizes()),
-        "queues": [_pool_queue(room, chosen, active) for room in rooms],
+        "answer": answer(waiting, sum(active[room.pool] for room in rooms), rooms, load_card_sizes()),
+        "queues": [_pool_queue(user, room, lines[room.pool], rows, active[room.pool], most) for room in rooms],
         "reasons": count_reasons(waiting, pool, reason),
         "pool": pool,
         "pools": pools,
         "reason": reason,
         "without_reason": _address(pool, ""),
+        "next_rows": MOST_SHOWN if most < MOST_SHOWN else 0,
         "late": scheduler_late(),
         "last_pass": last_pass(),
         "coverage": measure_coverage(),
-        "busy": bool(waiting or active),
     }
     return render_page(request, "queue/page.html", context, fragment="queue/_live.html")
 
 
-def answer(waiting: list[QueueRow], active: int, rooms: list[PoolCapacity], sellable: dict[str, int]) -> str:
+def answer(waiting: list[Job], active: int, rooms: list[PoolCapacity], sellable: dict[str, int]) -> str:
     """Summarize the queue; `sellable`: MiB of each pool's first card."""
     if not waiting:
         free = gpu_sum(sum(room.free_milli for room in rooms))
         return _("Nothing is waiting. GPUs free: %(gpus)s.") % {"gpus": free}
-    asked = sum(asked_milli(row, sellable.get(row.pool, 0)) for row in waiting)
+    asked = sum(asked_milli(job, sellable.get(job.told_pool_name, 0)) for job in waiting)
     gpus = ngettext("%(count)s GPU", "%(count)s GPUs", 1 if asked == 1000 else 2) % {"count": gpu_sum(asked)}
     words = ngettext(
         "%(count)s job is waiting for %(gpus)s; %(active)s running.",
@@ -119,24 +133,26 @@ def answer(waiting: list[QueueRow], active: int, rooms: list[PoolCapacity], sell
     return words % {"count": len(waiting), "gpus": gpus, "active": active}
 
 
-def asked_milli(row: QueueRow, sellable: int) -> int:
+def asked_milli(job: Job, sellable: int) -> int:
     """Return the thousandths that a job requests on cards of `sellable` MiB."""
-    return sum(tasks * _milli_of(parse_gpu(gpu), sellable) for gpu, tasks in row.asks)
+    return sum(job.sizes[role["role"]] * _milli_of(role["request"]["gpu"], sellable) for role in job.gang)
 
 
-def _milli_of(ask: GpuAsk, sellable: int) -> int:
+@lru_cache(1024)
+def _milli_of(gpu: str, sellable: int) -> int:
+    ask = parse_gpu(gpu)
     share = slice_of(ask, sellable) if ask.is_slice and sellable else None
     return gpu_milli(share, sellable) if share else 1000 * ask.count
 
 
 def load_card_sizes() -> dict[str, int]:
-    cards = Gpu.objects.present().select_related("pool").order_by("-pk")
+    cards = Gpu.objects.present().select_related("pool").order_by("pool_id", "pk").distinct("pool_id")
     return {card.pool.name: card.sellable_mib for card in cards}
 
 
-def count_reasons(waiting: Iterable[QueueRow], pool: str, reason: str) -> list[ReasonCount]:
+def count_reasons(waiting: Iterable[Job], pool: str, reason: str) -> list[ReasonCount]:
     """Count jobs by most binding reason, as filter links."""
-    counts = Counter(row.reason for row in waiting)
+    counts = Counter(find_reason(job) for job in waiting)
     return [
         ReasonCount(
             code=code,
@@ -150,16 +166,18 @@ def count_reasons(waiting: Iterable[QueueRow], pool: str, reason: str) -> list[R
     ]
 
 
-def _pool_queue(room: PoolCapacity, waiting: list[QueueRow], active: list[QueueRow]) -> PoolQueue:
-    ours = list_rows_in_pool(waiting, room.pool)
-    first = {row.job_id for row in waiting if row.pool == room.pool}
-    running = [row for row in active if row.pool == room.pool]
+def _pool_queue(
+    user: User, room: PoolCapacity, waiting: list[Job], rows: Mapping[int, QueueRow], active_count: int, most: int
+) -> PoolQueue:
+    """waiting: all in the pool's order. rows: of what is shown."""
+    ours = [rows[job.pk] for job in waiting[:most]]
+    active = list_active_rows(user, room.pool, most)
     return PoolQueue(
         room=room,
-        waiting=[Line(row, anchor=row.job_id in first) for row in ours[:SHOWN]],
-        active=[Line(row) for row in running[:SHOWN]],
-        waiting_more=len(ours[SHOWN:]),
-        active_more=len(running[SHOWN:]),
+        waiting=[Line(row.seen_in(room.pool), anchor=row.pool == room.pool) for row in ours],
+        active=[Line(row) for row in active],
+        waiting_more=len(waiting[most:]),
+        active_more=max(active_count - len(active), 0),
     )
 
 

@@ -1,17 +1,18 @@
 """The quota page."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import cast
 
+from django.core.paginator import Paginator
 from django.db.models import Count, Q
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 from django.views.decorators.http import require_safe
 
-from accounts.models import Team, User
+from accounts.models import Membership, Team, User
 from common.resources import show_cpu, show_gpu, show_memory
 from jobs.models import Job
 from jobs.pricing.price import load_prices
@@ -23,11 +24,13 @@ from portal.pages.request_guards import signed_in
 from portal.partial import render_page
 from portal.templatetags.amounts import gpu_sum
 from portal.templatetags.bars import LEGEND, Segment, quota_segments
+from portal.wording.changes import describe_return
 from portal.wording.priority import describe_price
 from quotas.models import Amounts, Holding, Quota, add_amounts, list_subtree, load_parents
 from quotas.services import load_limits
 from scheduler.preview.preview import list_capacity
 
+ON_A_PAGE = 20
 NOTHING: Amounts = (0, 0, 0)
 SHOWS: tuple[tuple[object, Callable[[int], str]], ...] = (
     (gettext_lazy("GPU"), show_gpu),
@@ -100,12 +103,15 @@ class Line:
 
 @dataclass(frozen=True)
 class PoolLines:
-    """A team's quota in a pool; `whole`: guaranteed nodes, or "". price: what high priority costs."""
+    """A team's quota in a pool; `whole`: guaranteed nodes, or "". returns: until when it holds, or "". price: what high
+    priority costs.
+    """
 
     pool: str
     shared: bool
     lines: list[Line]
     whole: str
+    returns: str
     price: str
 
 
@@ -133,19 +139,22 @@ class TeamQuota:
 @signed_in
 @require_safe
 def show_quota(request: HttpRequest) -> HttpResponse:
-    """Show the user's teams; admins and auditors see all."""
+    """Show the user's teams; admins and auditors see all, twenty others on a ?page=, one's own on the first."""
     user = cast(User, request.user)
-    mine = set(user.memberships.values_list("team_id", flat=True))
-    teams = Team.objects.all() if user.sees_all else Team.objects.filter(pk__in=mine)
-    ordered = sorted(teams, key=lambda team: (team.pk not in mine, team.name))
+    mine = Team.objects.filter(memberships__user=user).order_by("name")
+    others = Team.objects.exclude(pk__in=mine.values("pk")) if user.sees_all else Team.objects.none()
+    page = Paginator(others.order_by("name"), ON_A_PAGE).get_page(request.GET.get("page"))
     free = {room.pool: (room.free_milli, room.cpu_free_milli, room.memory_free_mib) for room in list_capacity(user)}
-    quotas = [build_team_quota(team, user, team.pk in mine, free) for team in ordered]
+    own = list(mine)
+    quotas = build_team_quotas([*own, *page], user, {team.pk for team in own}, free)
+    shown = [quota for quota in quotas if not (quota.mine and page.has_previous())]
     context = {
-        "quotas": quotas,
+        "quotas": shown,
+        "page": page,
         "own": user_limit_lines(user),
         "full": find_full_start_limit(user),
-        "answer": describe_quotas([q for q in quotas if q.mine]),
-        **build_team_curves([quota.team for quota in quotas], request.GET.get("team", "")),
+        "answer": describe_quotas([quota for quota in quotas if quota.mine]),
+        **build_team_curves([quota.team for quota in shown], request.GET.get("team", "")),
     }
     return render_page(request, "quota/page.html", context, fragment="quota/_live.html")
 
@@ -170,18 +179,21 @@ def describe_quotas(quotas: list[TeamQuota]) -> str:
     return _("%(used)s GPUs held, %(guarantee)s guaranteed.") % numbers
 
 
-def build_team_quota(team: Team, user: User, mine: bool, free: dict[str, Amounts]) -> TeamQuota:
-    """Return a team's quotas; usage includes sub-teams. free: by pool."""
-    below = list_subtree(team.pk, load_parents())
-    held = Holding.objects.live().filter(team__in=below).totals_by("pool")
-    rows = Quota.objects.filter(team=team).select_related("pool").order_by("pool__name")
-    pools = []
-    prices = load_prices([(team, row.pool) for row in rows])
+def build_team_quotas(teams: list[Team], user: User, mine: set[int], free: dict[str, Amounts]) -> list[TeamQuota]:
+    """Return the teams' quotas; usage includes sub-teams. mine: the user's own teams. free: by pool."""
+    if not teams:
+        return []
+    rows = list(Quota.objects.filter(team__in=teams).select_related("team", "pool").order_by("pool__name"))
+    prices = load_prices([(row.team, row.pool) for row in rows])
+    parents, held = load_parents(), Holding.objects.live().totals_by("team", "pool")
+    pools: dict[int, list[PoolLines]] = defaultdict(list)
     for row, price in zip(rows, prices, strict=True):
-        lines = build_quota_lines(row, held.get((row.pool_id,), NOTHING), free.get(row.pool.name, NOTHING))
-        words = describe_price(price)
-        pools.append(PoolLines(row.pool.name, row.pool.shared, lines, describe_whole_nodes(row), words))
-    return TeamQuota(team, mine, pools, load_members(team, user))
+        used = add_amounts(held.get((team, row.pool_id), NOTHING) for team in list_subtree(row.team_id, parents))
+        lines = build_quota_lines(row, used, free.get(row.pool.name, NOTHING))
+        words = describe_whole_nodes(row), describe_return(row), describe_price(price)
+        pools[row.team_id].append(PoolLines(row.pool.name, row.pool.shared, lines, *words))
+    members = load_members(teams, user)
+    return [TeamQuota(team, team.pk in mine, pools[team.pk], members[team.pk]) for team in teams]
 
 
 def describe_whole_nodes(quota: Quota) -> str:
@@ -199,26 +211,31 @@ def build_quota_lines(quota: Quota, held: Amounts, free: Amounts) -> list[Line]:
     return [Line(str(name), show, *amounts) for (name, show), *amounts in numbers]
 
 
-def load_members(team: Team, user: User) -> list[Member]:
-    held = {key[0]: total for key, total in Holding.objects.live().filter(team=team).totals_by("user").items()}
-    jobs = Job.objects.filter(team=team).open().order_by().values_list("user", "state").annotate(n=Count("pk"))
+def load_members(teams: list[Team], user: User) -> dict[int, list[Member]]:
+    """Return {team: its members}, who holds most first."""
+    held = Holding.objects.live().filter(team__in=teams).totals_by("team", "user")
+    jobs = Job.objects.filter(team__in=teams).open().order_by().values_list("team", "user", "state")
     counts: Counter = Counter()
-    for user_id, state, n in jobs:
-        counts[user_id, "active" if state in JOB_ACTIVE else "waiting"] += n
-    rows = team.memberships.filter(user__suspended_at__isnull=True).select_related("user").order_by("user__username")
-    amounts = {row.user_id: held.get(row.user_id, NOTHING) for row in rows}
-    return [
-        Member(
-            username=row.user.username,
-            full_name=row.user.full_name,
-            role=row.get_role_display(),
-            me=row.user_id == user.pk,
-            amounts=[show(amount) for (_name, show), amount in zip(SHOWS, amounts[row.user_id], strict=True)],
-            running=counts[row.user_id, "active"],
-            waiting=counts[row.user_id, "waiting"],
+    for team_id, user_id, state, n in jobs.annotate(n=Count("pk")):
+        counts[team_id, user_id, "active" if state in JOB_ACTIVE else "waiting"] += n
+    rows = Membership.objects.filter(team__in=teams, user__suspended_at__isnull=True).select_related("user")
+    found: dict[int, list[Member]] = {team.pk: [] for team in teams}
+    for amounts, row in sorted(
+        ((held.get((row.team_id, row.user_id), NOTHING), row) for row in rows.order_by("user__username")),
+        key=lambda one: [-amount for amount in one[0]],
+    ):
+        found[row.team_id].append(
+            Member(
+                username=row.user.username,
+                full_name=row.user.full_name,
+                role=row.get_role_display(),
+                me=row.user_id == user.pk,
+                amounts=[show(amount) for (_name, show), amount in zip(SHOWS, amounts, strict=True)],
+                running=counts[row.team_id, row.user_id, "active"],
+                waiting=counts[row.team_id, row.user_id, "waiting"],
+            )
         )
-        for row in sorted(rows, key=lambda row: [-amount for amount in amounts[row.user_id]])
-    ]
+    return found
 
 
 def user_limit_lines(user: User) -> list[Line]:

@@ -9,25 +9,30 @@ from accounts.models import User
 from cluster.models import Pool
 from common.resources import show_gpu
 from jobs.models import JobKind
-from monitoring.idle.ladder import Ladder
 from monitoring.idle.rules import build_ladder, load_rules
 from monitoring.idle.rungs import Rung, Then
-from monitoring.models import Exemption
+from monitoring.models import Exemption, IdleRule
 from portal.access.idle_people import may_see_people
 from portal.access.idle_rows import IdleRow, IdleTotals, list_exemptions, list_idle_rows, load_totals
 from portal.pages.jobs.view_model import JobRights
+from portal.wording.monitoring.idle import describe_steps, name_kind
 
 DOTS = (Rung.NOTED, Rung.REMINDED, Rung.WARNED, Rung.ACTED)
 
 
 @dataclass(frozen=True)
 class RuleLine:
-    """A pool's rule for one kind of work, in words. own: it has one of its own."""
+    """A rule for one kind of work, in words. row.pk: None for a default, which nobody set. pool: where it holds."""
 
+    row: IdleRule
     pool: str
     kind: str
     steps: str
     then: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.pool}, {self.kind}"
 
 
 @dataclass(frozen=True)
@@ -50,13 +55,7 @@ class IdlePage:
 
     @cached_property
     def exemptions(self) -> list[ExemptLine]:
-        rights = JobRights(self.user)
-        lines = []
-        for row in list_exemptions(self.user):
-            job = row.job or (row.notebook.job if row.notebook else None)
-            name = row.notebook.name if row.notebook else (job.name or job.public_id) if job else ""
-            lines.append(ExemptLine(row, name, job is not None and rights.may("idle.snooze", job)))
-        return lines
+        return list_exempt(self.user)
 
     @cached_property
     def rows(self) -> list[IdleRow]:
@@ -90,17 +89,20 @@ class IdlePage:
             for kind in (JobKind.INTERACTIVE, JobKind.BATCH):
                 rule = rules.find_rule(pk, kind)
                 if rule is not None:
-                    lines.append(_describe_rule(name, kind, build_ladder(rule)))
+                    lines.append(describe_rule(rule, name))
         return lines
 
 
-def _describe_rule(pool: str, kind: JobKind, ladder: Ladder) -> RuleLine:
-    words = {
-        Rung.NOTED: _("notice after %(minutes)s min"),
-        Rung.REMINDED: _("reminder after %(minutes)s min"),
-        Rung.WARNED: _("warning after %(minutes)s min"),
-        Rung.ACTED: _("act after %(minutes)s min"),
-    }
-    steps = [words[rung] % {"minutes": seconds // 60} for rung, seconds in sorted(ladder.after_s.items())]
-    whom = _("notebooks") if kind == JobKind.INTERACTIVE else _("jobs")
-    return RuleLine(pool, whom, _(", ").join(steps), str(Then(ladder.then).label))
+def describe_rule(rule: IdleRule, pool: str) -> RuleLine:
+    ladder = build_ladder(rule)
+    return RuleLine(rule, pool, name_kind(rule.kind), describe_steps(ladder), str(Then(ladder.then).label))
+
+
+def list_exempt(user: User) -> list[ExemptLine]:
+    """Return what the user can see that no rule acts on for a while."""
+    rights, lines = JobRights(user), []
+    for row in list_exemptions(user):
+        job = row.job or (row.notebook.job if row.notebook else None)
+        name = row.notebook.name if row.notebook else (job.name or job.public_id) if job else ""
+        lines.append(ExemptLine(row, name, job is not None and rights.may("idle.snooze", job)))
+    return lines

@@ -13,10 +13,11 @@ from django.utils.translation import gettext_lazy, ngettext
 from common.resources import parse_gpu, show_gpu, show_place
 from jobs.jobfile.dump import dump_yaml
 from jobs.jobfile.spec import from_json, role_of
-from jobs.models import Job, Task
+from jobs.models import Job, JobKind, Task
 from jobs.reason_messages import describe_end, describe_resize_refusal
 from jobs.states import JobState, TaskState
 from monitoring.samples.newest import TaskUse, load_task_uses
+from notebooks.job_spec import JUPYTER_PORT
 from portal.access.app_links import link_to_port, link_to_tensorboard
 from portal.pages.cluster.scheduler_pulse import scheduler_late
 from portal.pages.jobs.efficiency_card import EfficiencyCard, load_efficiency_card
@@ -25,6 +26,7 @@ from portal.pages.jobs.log_notes import LogNote, build_log_note
 from portal.pages.jobs.metrics import JobMetrics
 from portal.pages.jobs.view_model import JobRights, JobView
 from portal.pages.own_limits import FullLimit, find_full_running_limit
+from portal.pages.sharing.view_model import find_link
 from portal.wording.image_pulls import task_hint
 from portal.wording.resources import describe_gpu, describe_task_count, show_elapsed, show_gpu_part
 from portal.wording.usage import describe_share_use, describe_task_use
@@ -99,19 +101,25 @@ class TaskRow:
         self.label = task.role if alone else task.name
         runs = task.state == TaskState.RUNNING
         whole_name = task.job.public_id if alone else f"{task.job.public_id}.{self.label}"
-        self.terminal = whole_name if runs and rights.may("job.enter", task.job) else ""
+        self.terminal = whole_name if runs and rights.may_enter(task.job) else ""
         self.may_open_ports = runs and rights.may("port.open", task.job)
 
-    @property
+    @cached_property
     def links(self) -> list[Link]:
-        """Links to the task's ports and TensorBoard, as far as the user may open them."""
+        """Links to the task's ports, TensorBoard and JupyterLab, as far as the user may open them."""
         spec = from_json(self.task.job.spec)
         if not self.may_open_ports or not settings.TESSERA_APPS_URL:
             return []
-        ports = role_of(spec, self.task.role).ports
+        ports = [port for port in role_of(spec, self.task.role).ports if port != JUPYTER_PORT or not self._is_notebook]
         links = [Link(_("Port %(port)s") % {"port": port}, link_to_port(self.task, port)) for port in ports]
         board = spec.tensorboard and self.task.rank == 0
-        return [*links, *([Link(_("TensorBoard"), link_to_tensorboard(self.task.job))] if board else [])]
+        if jupyter := find_link(self.task.job) if self._is_notebook and self.terminal else "":
+            links.append(Link("JupyterLab", jupyter))
+        return [*([Link(_("TensorBoard"), link_to_tensorboard(self.task.job))] if board else []), *links]
+
+    @property
+    def _is_notebook(self) -> bool:
+        return self.task.job.kind == JobKind.INTERACTIVE
 
     @property
     def cards(self) -> list[CardRow]:
@@ -227,7 +235,7 @@ class JobDetail:
         words = _("Held") if waits and self.job.held_at else _("Queued")
         return Phase(words, done=not waits, now=waits, since=self.job.queued_at, took=self.view.waited)
 
-    @property
+    @cached_property
     def task_rows(self) -> list[TaskRow]:
         """A row for each task of the newest attempt."""
         return [self._build_task_row(task) for task in self.view.tasks]
@@ -259,6 +267,19 @@ class JobDetail:
     def terminal(self) -> str:
         """Return the first terminal name that the user may open, or ""."""
         return next((row.terminal for row in self.task_rows if row.terminal), "")
+
+    @property
+    def may_share(self) -> bool:
+        return not self.view.has_ended and self.view.rights.may("job.enter", self.job)
+
+    @property
+    def may_end_shares(self) -> bool:
+        return not self.view.has_ended and self.view.rights.may("job.stop", self.job)
+
+    @property
+    def links(self) -> list[Link]:
+        """TensorBoard and ports of the first task that has any, as far as the user may open them."""
+        return next((row.links for row in self.task_rows if row.links), [])
 
     @cached_property
     def earlier_task_rows(self) -> list[TaskRow]:
@@ -377,6 +398,11 @@ class TaskLog:
         """Return the log's URL, also before its first line, as a followed log is not redrawn; "" if none comes."""
         nothing = self.task.is_final and self.size_bytes == 0
         return "" if nothing else reverse("job_log", args=[self.job.public_id, self.task.uuid])
+
+    @property
+    def page(self) -> str:
+        """Return the URL of the page with this log, to which "#L12" adds a line."""
+        return f"{reverse('job', args=[self.job.public_id])}?tab=log&task={self.uuid}"
 
     @property
     def filename(self) -> str:

@@ -4,10 +4,14 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from django.db.models import Q
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.http import urlencode
 
 from events.models import Event
 from jobs.models import Job, Task
 from jobs.reason_messages import describe_end
+from monitoring.replay.span import SPAN
 from notebooks.models import Notebook
 from portal.wording.events import describe_event
 
@@ -47,6 +51,13 @@ class Happening:
     detail: str
     icon: str
     tone: str
+
+    @property
+    def replay(self) -> str:
+        """Link to the cluster at that moment; "" where it cannot be shown any more."""
+        return (
+            f"{reverse('replay')}?{urlencode({'at': self.at.isoformat()})}" if self.at > timezone.now() - SPAN else ""
+        )
 
 
 def history_of(job: Job, notebook: Notebook | None = None) -> list[Happening]:

@@ -1,12 +1,14 @@
 """View model of a job, computed as templates read it."""
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
+from urllib.parse import urlencode
 
 from django.db.models import F, Min
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
@@ -15,7 +17,8 @@ from accounts.permissions import PERMISSIONS, roles_of
 from cluster.models import HighPriority, Pool
 from common.errors import NotFound
 from common.resources import parse_gpu, show_duration, show_place
-from jobs.models import Job, JobKind, Priority, Task
+from jobs.changing import show_label
+from jobs.models import Job, JobKind, Priority, Task, read_job_id
 from jobs.reason_messages import describe_end, describe_wait
 from jobs.running_slices import may_resize
 from jobs.states import HOLDING, JOB_ACTIVE, JobState
@@ -32,9 +35,13 @@ from portal.wording.resources import (
 from portal.wording.starts import describe_start, describe_unknown_start
 from scheduler.preview.runtime_capabilities import runtime_resizes
 from scheduler.preview.stored_forecasts import lacks_run_times, load_forecasts
+from sharing.shares import find_share
 
 FRESH = timedelta(seconds=5)
 """A job this young is not yet owed a reason: the scheduler looks every second."""
+
+
+LABELS_IN_ROW = 3
 
 
 class JobRights:
@@ -43,6 +50,7 @@ class JobRights:
     def __init__(self, user: User):
         self.user = user
         self._roles: dict[tuple[int, bool], set[str]] = {}
+        self._shared: dict[int, bool] = {}
 
     def may(self, action: str, job: Job) -> bool:
         key = (job.team_id, job.user_id == self.user.pk)
@@ -50,17 +58,39 @@ class JobRights:
             self._roles[key] = roles_of(self.user, job.team, job.user_id)
         return bool(self._roles[key] & PERMISSIONS[action])
 
-
-JOB_ID = re.compile(r"job-([1-9][0-9]{0,17})")
+    def may_enter(self, job: Job) -> bool:
+        """Whether the user may enter it: as its owner, or as a colleague to whom it was opened."""
+        if self.may("job.enter", job):
+            return True
+        if job.pk not in self._shared:
+            self._shared[job.pk] = self.may("job.visit", job) and find_share(self.user, job) is not None
+        return self._shared[job.pk]
 
 
 def find_job(user: User, job_id: str) -> Job:
     """Return the visible job with this id ("job-412"). Raises NotFound."""
-    named = JOB_ID.fullmatch(job_id)
-    job = Job.objects.visible_to(user).with_names().filter(pk=named[1]).first() if named else None
+    number = read_job_id(job_id)
+    job = Job.objects.visible_to(user).with_names().filter(pk=number).first() if number else None
     if job is None:
         raise NotFound()
     return job
+
+
+@dataclass(frozen=True)
+class LabelLink:
+    """A label, and the jobs that have it."""
+
+    text: str
+
+    @property
+    def href(self) -> str:
+        return f"{reverse('jobs')}?{urlencode({'whose': 'team', 'label': self.text})}"
+
+
+def find_jobs(user: User, job_ids: Iterable[str]) -> list[Job]:
+    """Return those of the jobs that the user sees."""
+    keys = filter(None, map(read_job_id, job_ids))
+    return list(Job.objects.visible_to(user).with_names().filter(pk__in=keys).order_by("pk"))
 
 
 class JobView:
@@ -172,6 +202,32 @@ class JobView:
     def priority_label(self) -> str:
         return _("%(priority)s priority") % {"priority": self.priority}
 
+    @property
+    def has_usual_priority(self) -> bool:
+        return self.job.priority == Priority.NORMAL
+
+    @property
+    def labels(self) -> list[LabelLink]:
+        return [LabelLink(show_label(*label)) for label in sorted(self.job.labels.items())]
+
+    @property
+    def hidden_labels(self) -> int:
+        """How many of its labels a row of the list does not show."""
+        return max(len(self.job.labels) - LABELS_IN_ROW, 0)
+
+    @property
+    def first_labels(self) -> list[LabelLink]:
+        return self.labels[:LABELS_IN_ROW]
+
+    @property
+    def label_lines(self) -> str:
+        """Its labels as they are edited: one in a line."""
+        return "\n".join(link.text for link in self.labels)
+
+    @property
+    def may_label(self) -> bool:
+        return self.rights.may("job.label", self.job)
+
     # ---- placement ----
 
     @property
@@ -239,6 +295,12 @@ class JobView:
         return next(iter(self.reasons), "")
 
     @property
+    def reason_anchor(self) -> str:
+        """Return the anchor of the first wait reason in the documents, or ""."""
+        codes = ["held"] if self.job.held_at is not None else [reason["code"] for reason in self.job.wait_reasons]
+        return f"wait-{codes[0]}" if codes else ""
+
+    @property
     def further_reasons(self) -> list[str]:
         """Return what follows from it, such as what one of several tasks is short of."""
         return self.reasons[1:]
@@ -279,6 +341,14 @@ class JobView:
     def started_at(self) -> datetime | None:
         """Return when its first task ran, even if the job was never observed running."""
         return self.job.started_at or min((task.started_at for task in self.tasks if task.started_at), default=None)
+
+    @property
+    def ends_at(self) -> datetime | None:
+        """Return when its time limit ends it; None while it does not run, or without one."""
+        limit = self.job.max_time_s
+        if self.job.state != JobState.RUNNING or not limit or self.started_at is None:
+            return None
+        return self.started_at + timedelta(seconds=limit)
 
     @property
     def first_started_at(self) -> datetime | None:

@@ -1,5 +1,6 @@
 """Notebook sizes, and whether each could start now."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,6 +19,7 @@ from notebooks.services import build_start_spec, find_start_refusal
 from portal.wording.errors import describe_error
 from portal.wording.resources import describe_gpu
 from quotas.services import get_notebook_hours
+from scheduler.preview.possible_asks import find_named_ask, find_possible
 from scheduler.preview.present_queue import PresentQueue
 from scheduler.preview.preview import StartPreview, preview_starts
 
@@ -27,16 +29,27 @@ HOUR = 3600
 
 
 @dataclass(frozen=True)
-class Size:
-    """limit: what refuses any start now, since a limit of the person is reached."""
+class Offer:
+    """A size that a form offers, whatever it promises now."""
 
     gpu: str
-    promise: StartPreview
-    limit: QuotaExceeded | None = None
 
     @property
     def words(self) -> str:
         return describe_gpu(parse_gpu(self.gpu))
+
+    @property
+    def key(self) -> str:
+        """What names it in a page."""
+        return re.sub(r"\W", "-", self.gpu)
+
+
+@dataclass(frozen=True)
+class Size(Offer):
+    """limit: what refuses any start now, since a limit of the person is reached."""
+
+    promise: StartPreview
+    limit: QuotaExceeded | None = None
 
     @property
     def starts(self) -> bool:
@@ -60,11 +73,51 @@ class Size:
         return describe_wait(self.promise.reasons[0]) if self.promise.reasons else ""
 
 
-def sizes_for(user: User, gpus: Sequence[str] = SIZES, team: str = "", notebook: Notebook | None = None) -> list[Size]:
+def sizes_for(user: User, gpus: Sequence[str], team: str = "", notebook: Notebook | None = None) -> list[Size]:
     """Return sizes with start previews; `team` defaults to the user's first. notebook: which is to start."""
     promises = preview_starts(user, _build_specs(user, [(gpu, notebook) for gpu in gpus], team))
     limit = find_start_refusal(user, notebook)
     return [Size(gpu, promise, limit) for gpu, promise in zip(gpus, promises, strict=True)]
+
+
+class SizePicker:
+    """The sizes of a form, of which `gpu` is chosen. Which could ever start is known at once; what each promises now is
+    asked of trial cycles, which take a while: a page loads that behind itself.
+
+    team: the user's first by default. notebook: which is to start; what it has is offered in any case.
+    """
+
+    def __init__(self, user: User, gpu: str, *, team: str = "", notebook: Notebook | None = None):
+        self._user, self.gpu, self._team, self._notebook = user, gpu, team, notebook
+        self._kept = gpu if notebook else ""
+        self._gpus = tuple(dict.fromkeys((*SIZES, self._kept) if notebook else SIZES))
+
+    @cached_property
+    def offers(self) -> list[Offer]:
+        specs = _build_specs(self._user, [(gpu, self._notebook) for gpu in self._gpus], self._team)
+        possible = zip(self._gpus, find_possible(self._user, specs), strict=True)
+        return [Offer(gpu) for gpu, can in possible if can or gpu == self._kept]
+
+    @cached_property
+    def promises(self) -> list[Size]:
+        """Return what each of the offers promises."""
+        sizes = sizes_for(self._user, self._gpus, self._team, self._notebook)
+        return [size for size in sizes if size.promise.possible or size.gpu == self._kept]
+
+    @property
+    def typed(self) -> str:
+        """Return what is chosen if it is none of the sizes."""
+        return "" if self.gpu in [offer.gpu for offer in self.offers] else self.gpu
+
+    @property
+    def named_ask(self) -> str:
+        return find_named_ask(self._user)
+
+    @property
+    def why_waits(self) -> Size | None:
+        """Return what is chosen if it would wait, and why is known."""
+        chosen = next((size for size in self.promises if size.gpu == self.gpu), None)
+        return chosen if chosen and chosen.why and chosen.limit is None and not chosen.starts else None
 
 
 def offered_presets(user: User) -> list[tuple[Preset, Size]]:

@@ -8,7 +8,7 @@ from typing import Any
 from django.contrib import messages
 from django.db.models import F
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
@@ -34,13 +34,14 @@ from portal.pages.jobs.form import gpu_of
 from portal.pages.jobs.history import Happening, history_of
 from portal.pages.jobs.metrics import JobMetrics
 from portal.pages.notebooks.form import NotebookForm, SettingsForm
-from portal.pages.notebooks.sizes import SIZES, Size, offered_presets, sizes_for
+from portal.pages.notebooks.sizes import Size, SizePicker, offered_presets
 from portal.pages.notebooks.view_model import NotebookView, find_notebook, view_notebooks
 from portal.pages.own_limits import FullLimit, find_full_start_limit
 from portal.pages.request_guards import safe_path, signed_in
+from portal.pages.sharing.view_model import SharedJob, list_shared_jobs
 from portal.partial import render_page
 from portal.wording.errors import describe_refusal
-from scheduler.preview.possible_asks import find_named_ask, find_usual_ask
+from scheduler.preview.possible_asks import find_usual_ask
 from scheduler.preview.preview import check_possible
 from scheduler.preview.runtime_capabilities import runtime_has_containers
 
@@ -61,13 +62,14 @@ def list_notebooks(request: HttpRequest) -> HttpResponse:
 @require_safe
 @signed_in
 def show_notebook(request: HttpRequest, notebook_id: str) -> HttpResponse:
-    """Show a notebook's page, list row or home card."""
+    """Show a notebook's page or list row."""
     view = NotebookView(find_notebook(request.user, notebook_id), request.user)
-    context = {"view": view, "page": NotebookPage(view)}
+    page = NotebookPage(view)
+    context = {"view": view, "page": page, "picker": page.picker}
     fragments = {
         "notebook": "notebooks/_notebook.html",
         f"row-{view.id}": "notebooks/_row.html",
-        f"card-{view.id}": "notebooks/_card.html",
+        "promises": "notebooks/_promises.html",
     }
     return render_page(request, "notebooks/detail.html", context, fragment=fragments)
 
@@ -225,6 +227,11 @@ class NotebookList:
         return ", ".join(said) + "." if said else _("None is running. Files are kept; start one to continue.")
 
     @cached_property
+    def shared(self) -> list[SharedJob]:
+        """What colleagues opened to the user."""
+        return list_shared_jobs(self.user)
+
+    @cached_property
     def presets(self) -> list[tuple[Preset, Size]]:
         return offered_presets(self.user)
 
@@ -244,15 +251,10 @@ class NotebookPage:
     extend_hours = EXTEND_HOURS
 
     @cached_property
-    def sizes(self) -> list[Size]:
+    def picker(self) -> SizePicker:
         """Return what it could have, and what it has now."""
-        gpus = dict.fromkeys((*SIZES, self.view.gpu))
-        sizes = sizes_for(self.view.user, tuple(gpus), self.view.notebook.team.name, notebook=self.view.notebook)
-        return [size for size in sizes if size.promise.possible or size.gpu == self.view.gpu]
-
-    @property
-    def named_ask(self) -> str:
-        return find_named_ask(self.view.user)
+        notebook = self.view.notebook
+        return SizePicker(self.view.user, self.view.gpu, team=notebook.team.name, notebook=notebook)
 
     @cached_property
     def form(self) -> SettingsForm:
@@ -324,11 +326,9 @@ def _back(request: HttpRequest, notebook: Notebook) -> HttpResponse:
 
 
 def _show_new(request: HttpRequest, form: NotebookForm, gpu: str, status: int = 200) -> HttpResponse:
-    sizes = [size for size in sizes_for(request.user) if size.promise.possible]
-    typed = "" if gpu in [size.gpu for size in sizes] else gpu
-    context = {"form": form, "sizes": sizes, "gpu": gpu, "typed": typed, "full": find_full_start_limit(request.user)}
-    context["named_ask"] = find_named_ask(request.user)
-    return render(request, "notebooks/new.html", {**context, "late": scheduler_late()}, status=status)
+    context = {"form": form, "picker": SizePicker(request.user, gpu), "full": find_full_start_limit(request.user)}
+    context["late"] = scheduler_late()
+    return render_page(request, "notebooks/new.html", context, fragment="notebooks/_promises.html", status=status)
 
 
 def _hours(max_time: object) -> int | None:

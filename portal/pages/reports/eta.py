@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from django.utils.formats import date_format
 from django.utils.functional import cached_property
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
@@ -12,6 +11,7 @@ from portal.access.usage_reports import load_accuracy_report
 from portal.pages.reports.page import ReportPage
 from portal.wording.monitoring.eta_report import DEFINITIONS, ETA_GROUP_WORDS, write_eta_csv
 from portal.wording.monitoring.wait_report import name_group
+from portal.wording.time_of_day import name_moment
 from scheduler.preview.forecast_accuracy import Accuracy, AccuracyReport
 
 NONE = "–"
@@ -64,7 +64,7 @@ class EtaPage(ReportPage):
         since = self.found.since
         if since is None or since <= self.period.begins:
             return ""
-        return _("known since %(at)s") % {"at": date_format(since, "DATETIME_FORMAT")}
+        return _("known since %(at)s") % {"at": name_moment(since)}
 
     @property
     def answer(self) -> str:

@@ -22,10 +22,17 @@ CHECK_WORDS = {
     "clock_skew": _("Clock"),
     "oom_kills": _("Processes ended for want of memory"),
     "container_engine": _("Container engine answers"),
+    "dcgm_exporter": _("DCGM exporter answers"),
     "homes_mounted": _("Homes are mounted"),
     "agent_old": _("Version of the agent"),
 }
-PART_WORDS = {"process": _("process"), "loop": _("loop"), "agent": _("agent"), "engine": _("series engine")}
+PART_WORDS = {
+    "process": _("process"),
+    "loop": _("loop"),
+    "agent": _("agent"),
+    "engine": _("series engine"),
+    "service": _("service"),
+}
 
 
 def name_check(name: str) -> str:

@@ -2,19 +2,18 @@
 
 from datetime import datetime
 
-from django.utils import timezone
 from django.utils.dateparse import parse_datetime
-from django.utils.formats import date_format
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from common.resources import show_memory
+from jobs.models import JobKind
 from monitoring.idle.evidence import Signal, Why
-from monitoring.idle.ladder import Hold
+from monitoring.idle.ladder import Hold, Ladder
 from monitoring.idle.rungs import Rung, Then
 from monitoring.models import IdleWatch
-from portal.wording.time_of_day import clock
+from portal.wording.time_of_day import clock, name_moment
 
 SIGNALS: dict[str, str | Promise] = {
     Signal.GPU: gettext_lazy("the GPU works"),
@@ -110,6 +109,23 @@ def describe_act(watch: IdleWatch, now: datetime) -> str:
     return str(ACTS.get(watch.then, "")) % {"at": clock(max(at, now), now)} if at is not None else ""
 
 
+def describe_steps(ladder: Ladder) -> str:
+    """Say after how many idle minutes each step comes."""
+    words = {
+        Rung.NOTED: _("notice after %(minutes)s min"),
+        Rung.REMINDED: _("reminder after %(minutes)s min"),
+        Rung.WARNED: _("warning after %(minutes)s min"),
+        Rung.ACTED: _("act after %(minutes)s min"),
+    }
+    steps = [words[rung] % {"minutes": seconds // 60} for rung, seconds in sorted(ladder.after_s.items())]
+    return _(", ").join(steps)
+
+
+def name_kind(kind: str) -> str:
+    """Name what the rules of a kind are of."""
+    return _("notebooks") if kind == JobKind.INTERACTIVE else _("jobs")
+
+
 def describe_idle_notice(kind: str, object_kind: str, params: dict) -> str:
     """Say in a notice what was seen, what follows, and what its reader can do."""
     seen = _("Seen: %(seen)s.") % {"seen": describe_seen(params.get("seen") or {})} if params.get("seen") else ""
@@ -129,13 +145,12 @@ def _say_follows(params: dict) -> str:
     at = parse_datetime(str(params.get("at", "")))
     if at is None:
         return _("Nothing happens by itself. Stop it if it is no longer needed.")
-    when = date_format(timezone.localtime(at), "DATETIME_FORMAT")
     words = {
-        Then.RELEASE_GPU: _("Its GPU is released at %(at)s (UTC), unless it works by then or is kept on its page."),
-        Then.STOP: _("It is stopped at %(at)s (UTC), unless it works by then or is kept on its page."),
-        Then.SHRINK: _("Its slice is made smaller at %(at)s (UTC), unless it works by then or is kept on its page."),
+        Then.RELEASE_GPU: _("Its GPU is released at %(at)s, unless it works by then or is kept on its page."),
+        Then.STOP: _("It is stopped at %(at)s, unless it works by then or is kept on its page."),
+        Then.SHRINK: _("Its slice is made smaller at %(at)s, unless it works by then or is kept on its page."),
     }
-    return words.get(params.get("then", ""), "") % {"at": when}
+    return words.get(params.get("then", ""), "") % {"at": name_moment(at)}
 
 
 def _say_done(object_kind: str, params: dict) -> str:

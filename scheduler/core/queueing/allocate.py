@@ -7,104 +7,125 @@ A job that waits in several pools stands in the line of each, as if it waited th
 each, so that nobody overtakes it anywhere. It starts in the pool that it prefers of those where its turn has come.
 """
 
-from collections import Counter, defaultdict
+from collections.abc import Iterator
+from functools import cached_property
 from math import inf, isfinite
 
-from scheduler.core.model.types import GPU_MILLI, Placement, Refusal, WaitingJob
+import numpy as np
+
+from scheduler.core.model.types import Placement, Refusal, WaitingJob
 from scheduler.core.placement.gang_placement import place_gang, task_size
 from scheduler.core.placement.shortfall import Shortfall, explain_shortfall
 from scheduler.core.queueing.cycle_context import Cycle, JobClass
+from scheduler.core.queueing.job_rows import JobColumns
 from scheduler.core.queueing.maintenance import build_maintenance_refusal, is_upcoming_maintenance
 from scheduler.core.queueing.priority_order import order_jobs
 from scheduler.core.queueing.reservations import MAINTENANCE_JOB
+from scheduler.core.queueing.waiting_lines import EqualJobResults, WaitingLines, join_line
 from scheduler.core.quota.limits import hold_refusals
 from scheduler.core.quota.whole_node_guarantees import CellConstraint
-
-MAX_OWNER_RESERVATIONS = 64
-"""Reservations per line while room is being made, for jobs within their team's guarantee."""
 
 
 def start_waiting_jobs(cycle: Cycle) -> list[WaitingJob]:
     """Start jobs that disturb nobody, and return those that wait for capacity, in order."""
-    usual = max(own.reservations for own in cycle.policy.pools or (cycle.policy,))
-    lines = WaitingLines(len(cycle.snapshot.kind_names), max(usual, MAX_OWNER_RESERVATIONS))
+    lines = WaitingLines(cycle)
     waiting: list[WaitingJob] = []
     owners, borrowers = _split_by_guarantee(cycle)
-    known, choices = EqualJobResults(cycle, lines, waiting), PreferredPools(cycle, owners)
-    for job in order_jobs(cycle.snapshot, owners, cycle.policy, cycle.now, choices.may_start_first):
-        if choices.is_started(job) or known.reuse(job):
-            continue
+    beyond: list[WaitingJob] = []
+    for job in _list_undecided(cycle, owners, lines, waiting):
         if not cycle.is_within_guarantee(job):
-            borrowers.append(job)
+            beyond.append(job)
         elif not _start_or_block(cycle, lines, job, cycle.job_class(job), []):
             waiting.append(job)
-        known.remember_result(job)
-    known, choices = EqualJobResults(cycle, lines, waiting), PreferredPools(cycle, borrowers)
-    for job in order_jobs(cycle.snapshot, borrowers, cycle.policy, cycle.now, choices.may_start_first):
-        if choices.is_started(job) or known.reuse(job):
-            continue
+    if beyond:
+        borrowers = cycle.job_rows.columns_of([*borrowers.jobs, *beyond])
+    for job in _list_undecided(cycle, borrowers, lines, waiting):
         shape = cycle.job_class(job)
-        if shape.skips_line:
-            cycle.set_refusals(job, [])
-        elif not _start_or_block(cycle, lines, job, shape, cycle.borrow_refusals(job)):
+        if not shape.skips_line and not _start_or_block(cycle, lines, job, shape, cycle.borrow_refusals(job)):
             waiting.append(job)
-        known.remember_result(job)
     if cycle.cycle_memo.explains:
         for kept in cycle.reservation_plan.reservations:  # the earliest first
             if kept.job != MAINTENANCE_JOB and isfinite(kept.at):
                 cycle.plan.reserved_at.setdefault(kept.job, kept.at)
     if cycle.started_elsewhere:
-        cycle.blocked = [job for job in cycle.blocked if cycle.is_waiting(job)]
-        waiting = [job for job in waiting if cycle.is_waiting(job)]
+        cycle.blocked, waiting = cycle.list_waiting(cycle.blocked), cycle.list_waiting(waiting)
     return waiting
+
+
+def _list_undecided(
+    cycle: Cycle, jobs: JobColumns, lines: WaitingLines, waiting: list[WaitingJob]
+) -> Iterator[WaitingJob]:
+    """Yield jobs in order, without those that started elsewhere or wait as an equal one before them."""
+    known, choices = EqualJobResults(cycle, lines, waiting), PreferredPools(cycle, jobs)
+    for job, alike, number in order_jobs(cycle.snapshot, jobs, cycle.policy, cycle.now, choices):
+        if not choices.all_full:
+            choices.note_turn(job)
+        if number not in cycle.started_elsewhere and not known.reuse(job, alike, number):
+            yield job
+            known.remember_result(job, alike)
 
 
 class PreferredPools:
     """Records of jobs that wait in several pools, whose turn has not come yet."""
 
-    def __init__(self, cycle: Cycle, jobs: list[WaitingJob]):
+    def __init__(self, cycle: Cycle, jobs: JobColumns):
         self._cycle = cycle
-        self._records: defaultdict[int, list[WaitingJob]] = defaultdict(list)
-        self._to_come: dict[int, int] = {}
-        """{job: bit mask of its choices}."""
-        for job in jobs:
-            if job.choice >= 0:
-                self._records[job.job].append(job)
-                self._to_come[job.job] = self._to_come.get(job.job, 0) | 1 << job.choice
-        self._alike = {(id(job.gang), job.pool): job for records in self._records.values() for job in records}
-        """A record of each shape in each pool."""
+        self._jobs = jobs
+        self._came: set[tuple[int, int]] = set()
+        """{(job, choice)} whose turn came."""
         self._looked_at = -1
-        self._all_full = False
+        self.all_full = bool((jobs.choice < 0).all())
+        """Whether nothing of any shape fits anywhere any more."""
 
-    def may_start_first(self, job: WaitingJob) -> bool:
+    @cached_property
+    def _by_job(self) -> tuple[np.ndarray, np.ndarray]:
+        """Places of all records, by job, and the job of each."""
+        order = self._jobs.number.argsort(kind="stable")
+        return order, self._jobs.number[order]
+
+    def _records_of(self, number: int) -> list[WaitingJob]:
+        order, numbers = self._by_job
+        first, end = numbers.searchsorted((number, number + 1))
+        return [self._jobs.jobs[at] for at in order[first:end].tolist()]
+
+    @cached_property
+    def _alike(self) -> list[WaitingJob]:
+        """A record of each shape."""
+        several = (self._jobs.choice >= 0).nonzero()[0]
+        _, first = np.unique(self._jobs.shape[several], return_index=True)
+        return [self._jobs.jobs[at] for at in several[np.sort(first)].tolist()]
+
+    def are_settled(self) -> bool:
+        return self.all_full
+
+    def depends(self, job: WaitingJob) -> bool:
         """Check whether the job may still start in a pool that it prefers to this one."""
-        if self._is_full():
-            return False
-        to_come = self._to_come[job.job]
-        if not to_come & ((1 << job.choice) - 1):
-            return False
-        return self._cycle.is_waiting(job) and any(
-            other.choice < job.choice and to_come >> other.choice & 1 and _may_start(self._cycle, other)
-            for other in self._records[job.job]
+        return (
+            not self._is_full()
+            and self._cycle.is_waiting(job)
+            and any(
+                other.choice < job.choice
+                and (other.job, other.choice) not in self._came
+                and _may_start(self._cycle, other)
+                for other in self._records_of(job.job)
+            )
         )
 
     def _is_full(self) -> bool:
         """Check whether nothing of any shape fits anywhere any more. Within a cycle, room only shrinks."""
         version = self._cycle.snapshot.version
-        if not self._all_full and self._looked_at != version:
+        if not self.all_full and self._looked_at != version:
             self._looked_at = version
-            shapes = ((job, self._cycle.job_class(job)) for job in self._alike.values())
-            self._all_full = all(
+            shapes = ((job, self._cycle.job_class(job)) for job in self._alike)
+            self.all_full = all(
                 shape.blocked_from == -inf or _fits_nowhere(self._cycle, job, shape) for job, shape in shapes
             )
-        return self._all_full
+        return self.all_full
 
-    def is_started(self, job: WaitingJob) -> bool:
-        """Note that the record's turn has come; True if the job has started in another pool."""
-        if job.choice < 0:
-            return False
-        self._to_come[job.job] &= ~(1 << job.choice)
-        return job.job in self._cycle.started_elsewhere
+    def note_turn(self, job: WaitingJob) -> None:
+        """Note that the record's turn has come."""
+        if job.choice >= 0:
+            self._came.add((job.job, job.choice))
 
 
 def _may_start(cycle: Cycle, job: WaitingJob) -> bool:
@@ -118,88 +139,12 @@ def _may_start(cycle: Cycle, job: WaitingJob) -> bool:
     return not shape.is_blocked(ends_at) and not _fits_nowhere(cycle, job, shape)
 
 
-class EqualJobResults:
-    def __init__(self, cycle: Cycle, lines: "WaitingLines", waiting: list[WaitingJob]):
-        self._cycle = cycle
-        self._lines = lines
-        self._waiting = waiting
-        self._version = -1
-        self._results: dict[tuple, list[Refusal] | tuple[JobClass, int]] = {}
-
-    def reuse(self, job: WaitingJob) -> bool:
-        """Treat the job like an equal one before it; False if there was none."""
-        cycle = self._cycle
-        if self._version != cycle.snapshot.version:
-            self._version, self._results = cycle.snapshot.version, {}
-        known = self._results.get(_equal_job_key(job))
-        if known is None or (job.choice >= 0 and cycle.reservation_plan.is_first_in_line(job)):
-            return False
-        if isinstance(known, list):
-            cycle.block(job, known)
-        else:
-            _join_line(cycle, self._lines, job, *known)
-            self._waiting.append(job)
-        return True
-
-    def remember_result(self, job: WaitingJob) -> None:
-        """Remember the result of a waiting job for equal ones."""
-        cycle = self._cycle
-        if self._version != cycle.snapshot.version:
-            return
-        if cycle.blocked and cycle.blocked[-1] is job:
-            self._results[_equal_job_key(job)] = cycle.refusals_of(job)
-        elif self._waiting and self._waiting[-1] is job:
-            shape, passing = cycle.job_class(job), cycle.policy.for_pool(job.pool).stop_longer is not None
-            if not shape.skips_line and shape.is_blocked(cycle.now if passing else cycle.stays_until(job)):
-                kinds = shape.demand.affordable_kinds(cycle.spare_milli(job))
-                self._results[_equal_job_key(job)] = shape, self._lines.claim_of(kinds)
-
-
-def _equal_job_key(job: WaitingJob) -> tuple:
-    """Return a key shared by equal jobs. Comparing gangs is slow, so by identity."""
-    wishes = job.held, job.not_before, job.preemptible, job.time_s
-    return id(job.gang), job.pool, job.team, job.user, *wishes
-
-
-def _split_by_guarantee(cycle: Cycle) -> tuple[list[WaitingJob], list[WaitingJob]]:
+def _split_by_guarantee(cycle: Cycle) -> tuple[JobColumns, JobColumns]:
     """Split the queue into (within the team's guarantee, others)."""
-    within: dict[tuple, bool] = {}
-    owners: list[WaitingJob] = []
-    borrowers: list[WaitingJob] = []
-    for job in cycle.snapshot.waiting:
-        alike = _equal_job_key(job)
-        if alike not in within:
-            within[alike] = cycle.is_within_guarantee(job)
-        (owners if within[alike] else borrowers).append(job)
-    return owners, borrowers
-
-
-class WaitingLines:
-    """Jobs in line by pool and claim, a bit mask over kinds of cards.
-
-    most_reserved: how many of a claim may get reservations at most.
-    """
-
-    def __init__(self, kinds: int, most_reserved: int):
-        self._cpu = 1 << kinds
-        self.most_reserved = most_reserved
-        self._claims: defaultdict[int, Counter[int]] = defaultdict(Counter)
-
-    def join(self, pool: int, claim: int) -> tuple[int, int]:
-        """Add a job; return (jobs ahead with overlapping claims, with the same claim)."""
-        claims, ahead = self._claims[pool], 0
-        for other, count in claims.items():
-            if other & claim:
-                ahead += count
-        before = claims[claim]
-        claims[claim] = before + 1
-        return ahead, before
-
-    def claim_of(self, kinds: tuple[int, ...]) -> int:
-        claim = 0
-        for mask in kinds:
-            claim |= mask or self._cpu
-        return claim
+    queue = cycle.job_rows.columns_of(cycle.snapshot.waiting)
+    _, first, alike = np.unique(queue.alike, return_index=True, return_inverse=True)
+    within = np.array([cycle.is_within_guarantee(queue.jobs[at]) for at in first.tolist()], dtype=bool)[alike]
+    return queue.take(within), queue.take(~within)
 
 
 def _start_or_block(
@@ -225,7 +170,7 @@ def _start_or_block(
     if (kept := shape.cell_refusals(job, cycle.stays_until(job))) and not cycle.is_within_guarantee(job):
         cycle.block(job, kept)
         return True
-    _join_line(cycle, lines, job, shape, lines.claim_of(shape.demand.affordable_kinds(cycle.spare_milli(job))))
+    join_line(cycle, lines, job, shape, lines.line_of(job, shape))
     return False
 
 
@@ -252,26 +197,6 @@ def _place_on_lent_cards(cycle: Cycle, job: WaitingJob) -> Placement | None:
     """Place the job on lent cards only, which count against no guarantee."""
     shape = cycle.guest_class(job)
     return _place_without_delay(cycle, job, shape) if shape else None
-
-
-def _join_line(cycle: Cycle, lines: WaitingLines, job: WaitingJob, shape: JobClass, claim: int) -> None:
-    """Queue the job for capacity, with a reservation if near the head."""
-    ahead, before = lines.join(job.pool, claim)
-    first = [Refusal("ahead_in_queue", {"n": ahead})] if ahead and cycle.cycle_memo.explains else []
-    for_cells = shape.cells_blocked_from and shape.cell_refusals(job, cycle.stays_until(job))
-    cycle.set_refusals(job, first + (for_cells or shape.blocked_by))
-    if before < lines.most_reserved and before < _reservation_limit(cycle, job):
-        cycle.reservation_plan.reserve(job, shape.demand, cycle.cell_constraint(job, shape.demand))
-    elif not cycle.cycle_memo.explains and shape.blocked_from == -inf and not cycle.snapshot.windows:
-        demand = shape.demand
-        alike = demand.most[GPU_MILLI] == demand.least[GPU_MILLI]  # else another may claim other kinds
-        shape.skips_line = alike and cycle.policy.for_pool(job.pool).stop_longer is None
-
-
-def _reservation_limit(cycle: Cycle, job: WaitingJob) -> int:
-    """Return how many jobs of the line get reservations; more while owners are being served."""
-    usual = cycle.policy.for_pool(job.pool).reservations
-    return max(usual, MAX_OWNER_RESERVATIONS) if usual and cycle.leaving and cycle.is_within_guarantee(job) else usual
 
 
 def _place_without_delay(cycle: Cycle, job: WaitingJob, shape: JobClass) -> Placement | None:

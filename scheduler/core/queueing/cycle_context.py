@@ -6,6 +6,8 @@ from functools import cached_property
 from math import inf
 from typing import Any
 
+import numpy as np
+
 from scheduler.core.model.demand import GangDemand, build_demand
 from scheduler.core.model.lending import find_reach_at, find_reach_over_windows, list_borrowing_pools
 from scheduler.core.model.requests import OWN_POOL
@@ -24,9 +26,10 @@ from scheduler.core.model.types import (
 from scheduler.core.placement.feasibility_when_empty import check_shape
 from scheduler.core.placement.scores import ScoredSnapshot, ScoreTable
 from scheduler.core.placement.victims import ChooseVictims, place_job
+from scheduler.core.queueing.job_rows import JobRows
 from scheduler.core.queueing.priority_order import estimate_remaining_work
 from scheduler.core.queueing.release_times import TaskRows, estimate_stay
-from scheduler.core.queueing.reservations import ReservationPlan
+from scheduler.core.queueing.reservations import KnownReservations, ReservationPlan
 from scheduler.core.quota.limits import borrow_refusals, is_within_guarantee, limit_refusals, spare_milli
 from scheduler.core.quota.whole_node_guarantees import CellConstraint, build_cell_constraint
 
@@ -61,12 +64,15 @@ class JobClass:
 class CycleMemo:
     """Cache across cycles on the same machines.
 
-    explains: compute refusals, positions and reservations, which costs most of a cycle.
+    explains: compute refusals, positions and reservations, which costs most of a cycle. known_reservations: of cycles
+    that differ by no more than who waits; None: those of others may be on another cluster.
     """
 
     explains: bool = True
     job_classes: dict[tuple, tuple[GangDemand, list[Refusal]]] = field(default_factory=dict)
     task_rows: TaskRows = field(default_factory=TaskRows)
+    job_rows: JobRows = field(default_factory=JobRows)
+    known_reservations: KnownReservations | None = None
 
 
 class Cycle:
@@ -75,16 +81,20 @@ class Cycle:
         self.policy = policy
         self.now = now
         self.plan = Plan()
-        self.cycle_memo = cycle_memo or CycleMemo()
+        self.cycle_memo = memo = cycle_memo or CycleMemo()
         snapshot.open_windows_at(now)
         self.present_view = ScoredSnapshot(snapshot, ScoreTable(snapshot, policy))
-        self.reservation_plan = ReservationPlan(self.present_view, policy, now, self.cycle_memo.task_rows)
+        self.reservation_plan = ReservationPlan(self.present_view, policy, now, memo.task_rows, memo.known_reservations)
         self.blocked: list[WaitingJob] = []
         """Jobs that wait for something other than capacity."""
         self.started_elsewhere: set[int] = set()
         """Jobs with records in several pools of which one started: the others wait no more."""
-        self._refusals: dict[tuple[int, int], list[Refusal]] = {}
-        """{(job with records in several pools, choice): refusals}."""
+        self.job_rows = self.cycle_memo.job_rows
+        self.job_rows.trim(1000 + 4 * len(snapshot.waiting))
+        self._refusals: dict[int, tuple[list[Refusal], int]] = {}
+        """{identity of a record: why it waits, and about how many are ahead of it}."""
+        self._making_room: dict[tuple[int, int], Refusal] = {}
+        """{(job, choice): that room is being made for it there}."""
         self.leaving = {job.job for job in snapshot.running if job.leaving}
         self.making_room_for: set[int] = set()
         """Jobs for which room is being made."""
@@ -264,13 +274,12 @@ class Cycle:
         self.making_room_for.add(job.job)
         if not self.leaving:
             return  # room exists, something else keeps it
-        self.refusals_of(job).insert(0, Refusal("making_room", {"n": len(victims) or len(self.leaving)}))
+        self._making_room[job.job, job.choice] = Refusal("making_room", {"n": len(victims) or len(self.leaving)})
         self.plan.evictions += [Eviction(victim.job, reason, job.job) for victim in victims]
 
     def record_start(self, placement: Placement, job: WaitingJob) -> None:
         """Record a start whose resources are already taken."""
         self.plan.starts.append(placement)
-        self.plan.refusals.pop(job.job, None)
         self.reservation_plan.record_start(placement, job)
         if job.choice >= 0:
             self._leave_other_lines(job)
@@ -285,16 +294,26 @@ class Cycle:
         """Check that the job has not started in another pool."""
         return job.choice < 0 or job.job not in self.started_elsewhere
 
-    def set_refusals(self, job: WaitingJob, refusals: list[Refusal]) -> None:
-        """Tell why the job waits in its pool."""
-        if job.choice < 0:
-            self.plan.refusals[job.job] = refusals
-        else:
-            self._refusals[job.job, job.choice] = refusals
+    def list_waiting(self, jobs: list[WaitingJob]) -> list[WaitingJob]:
+        """Return those of the jobs that have not started in another pool."""
+        started = np.isin(self.job_rows.columns_of(jobs).number, list(self.started_elsewhere))
+        return [jobs[at] for at in (~started).nonzero()[0].tolist()]
+
+    def set_refusals(self, job: WaitingJob, refusals: list[Refusal], ahead: int = 0) -> None:
+        """Tell why the job waits in its pool, and how many are ahead of it."""
+        self._refusals[id(job)] = refusals, ahead
 
     def refusals_of(self, job: WaitingJob) -> list[Refusal]:
         """Return why the job waits in its pool, once that is known."""
-        return self.plan.refusals[job.job] if job.choice < 0 else self._refusals[job.job, job.choice]
+        refusals, ahead = self._refusals[id(job)]
+        first = [Refusal("ahead_in_queue", {"n": ahead})] if ahead else []
+        if self.makes_room_for(job):
+            first.insert(0, self._making_room[job.job, job.choice])
+        return first + refusals
+
+    def makes_room_for(self, job: WaitingJob) -> bool:
+        """Check whether room is being made for the job in its pool."""
+        return job.job in self.making_room_for and (job.job, job.choice) in self._making_room
 
     def _cached_until_change(self, question: tuple, ask: Callable[[], Any]) -> Any:
         """Return the cached answer; recompute it once the snapshot changed."""

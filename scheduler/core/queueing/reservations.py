@@ -4,7 +4,7 @@ Free resources only fall where a reservation begins, so a job fits if it fits no
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import inf
 
 import numpy as np
@@ -35,18 +35,39 @@ class Reservation:
     placement: Placement
 
 
-class ReservationPlan:
-    """The cluster over time, in one cycle. Later starts are reported by `started`."""
+@dataclass
+class KnownReservations:
+    """What other cycles over the same cluster, at the same time, found for the same jobs in line, before any start.
 
-    def __init__(self, present: ScoredSnapshot, policy: Policy, now: float, rows: TaskRows | None = None):
+    after: {identity of the next in line: it, its time and place, and what is known after it}. It keeps the job, so that
+    the identity stays unique.
+    """
+
+    after: dict[int, tuple[WaitingJob, tuple[float, Placement] | None, "KnownReservations"]] = field(
+        default_factory=dict
+    )
+
+
+class ReservationPlan:
+    """The cluster over time, in one cycle. Later starts are reported by `record_start`."""
+
+    def __init__(
+        self,
+        present: ScoredSnapshot,
+        policy: Policy,
+        now: float,
+        rows: TaskRows | None = None,
+        known: KnownReservations | None = None,
+    ):
+        self._known = known
         self._snapshot = snapshot = present.snapshot
         self._policy = policy
         self._now = now
         self._release_times = ReleaseTimes(snapshot.running, rows or TaskRows())
         self.first_in_line: list[WaitingJob] = []
         """Jobs with a reservation, if one was found, in queue order."""
-        self._first_in_several: set[int] = set()
-        """Those of them that wait in several pools."""
+        self.first_in_several: set[int] = set()
+        """Those of them that wait in several pools, by number."""
         self._pending: list[tuple[WaitingJob, GangDemand, CellConstraint | None]] = []
         """Reservations still to be computed; nothing has started since they were requested."""
         self._reservations: list[Reservation] = []
@@ -95,7 +116,7 @@ class ReservationPlan:
 
     def is_first_in_line(self, job: WaitingJob) -> bool:
         """Check whether the job has asked for a reservation in another pool."""
-        return job.choice >= 0 and job.job in self._first_in_several
+        return job.choice >= 0 and job.job in self.first_in_several
 
     def reserve(self, job: WaitingJob, demand: GangDemand, cell_constraint: CellConstraint | None = None) -> None:
         """Reserve the earliest start for the job, if it ever fits; `inf` if it depends on jobs of unknown end.
@@ -104,11 +125,11 @@ class ReservationPlan:
         """
         self.first_in_line.append(job)
         if job.choice >= 0:
-            self._first_in_several.add(job.job)
+            self.first_in_several.add(job.job)
         self._pending.append((job, demand, cell_constraint))
 
     def _reserve(self, job: WaitingJob, demand: GangDemand, keep: CellConstraint | None) -> None:
-        found = self._find_earliest(job, demand, keep)
+        found = self._recall_earliest(job, demand, keep)
         if found is None:
             return
         at, placement = found
@@ -123,7 +144,8 @@ class ReservationPlan:
 
     def drop(self, job: int) -> int:
         """Give up what was reserved for a job that has started in another pool; return how much it asked for."""
-        self._first_in_several.discard(job)
+        self._known = None
+        self.first_in_several.discard(job)
         asked = len(self.first_in_line)
         self.first_in_line = [waiting for waiting in self.first_in_line if waiting.job != job]
         kept = [reservation for reservation in self.reservations if reservation.job != job]
@@ -145,6 +167,7 @@ class ReservationPlan:
 
     def record_start(self, placement: Placement, job: WaitingJob) -> None:
         """Record a start that is already taken from the snapshot."""
+        self._known = None
         ends_at = estimate_stay(self._snapshot, job, self._now)
         self._release_times.add_start(self._now + job.time_s, placement.tasks)
         for reservation, snapshot in zip(self._reservations, self._snapshots, strict=True):
@@ -162,6 +185,16 @@ class ReservationPlan:
             Reservation(MAINTENANCE_JOB, at, closing.ends_at, Placement(MAINTENANCE_JOB, machines))
         )
         self._snapshots.append(self._snapshot_at(at, self._reservations))
+
+    def _recall_earliest(
+        self, job: WaitingJob, demand: GangDemand, keep: CellConstraint | None
+    ) -> tuple[float, Placement] | None:
+        if self._known is None:
+            return self._find_earliest(job, demand, keep)
+        if id(job) not in self._known.after:
+            self._known.after[id(job)] = job, self._find_earliest(job, demand, keep), KnownReservations()
+        _job, found, self._known = self._known.after[id(job)]
+        return found
 
     def _find_earliest(
         self, job: WaitingJob, demand: GangDemand, keep: CellConstraint | None

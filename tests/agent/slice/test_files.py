@@ -6,6 +6,7 @@ import random
 import pytest
 
 from tests.agent_slice import CARDS, LIMIT, MIB, run
+from tests.whole import part_of
 
 NOT_READY = 802
 
@@ -164,4 +165,4 @@ def test_garbled_files_never_end_a_program(a_slice):
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_garbled_files_never_end_a_program_long(a_slice):
-    fuzz(a_slice, 2000, 2)
+    fuzz(a_slice, part_of(2000, 600), 2)

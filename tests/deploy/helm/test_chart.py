@@ -13,6 +13,8 @@ from tests.deploy.helm.conftest import CHART
 from tests.local_cluster import ROOT, Kubectl
 from tests.runtimes.kubernetes.test_rights import manifests
 
+ENGINE_PARTS = ("URL", "TOKEN", "USER", "PASSWORD", "CA")
+
 pytestmark = pytest.mark.kubernetes
 
 TRIAL = {"url": "http://localhost:8490", "bundled": {"enabled": True}}
@@ -24,10 +26,21 @@ WHOLE = {
     "database": {"host": "db.example.net", "existingSecret": "db", "sslMode": "verify-full"},
     "valkey": {"existingSecret": "valkey"},
     "files": {"storageClass": "nfs"},
-    "agent": {"enabled": True, "nodeSelector": {"cards": "yes"}, "runtimeClass": "nvidia", "podLogs": "/data/pods"},
+    "agent": {
+        "enabled": True,
+        "nodeSelector": {"cards": "yes"},
+        "runtimeClass": "nvidia",
+        "podLogs": "/data/pods",
+        "dcgm": "http://$(HOST_IP):9400/metrics",
+    },
     "ingress": {"enabled": True, "className": "nginx", "tlsSecret": "portal", "appsTlsSecret": "apps"},
     "ssh": {"type": "LoadBalancer"},
     "mail": {"host": "mail.example.net", "user": "tessera", "existingSecret": "mail", "tls": True},
+    "seriesEngine": {
+        "writeUrl": "http://vm.x:8428/api/v1/write",
+        "readUrl": "http://vm.x:8428",
+        "existingSecret": "vm",
+    },
     "settings": {"TESSERA_VISIBILITY": "private", "TESSERA_HOME_BYTES": 10**10},
     "networkPolicy": {"portalFrom": [{"namespaceSelector": {}}], "metricsFrom": [{"namespaceSelector": {}}]},
     "pods": {"nodeSelector": {"disk": "ssd"}, "tolerations": [{"operator": "Exists"}], "annotations": {"a": "b"}},
@@ -35,6 +48,7 @@ WHOLE = {
 WRONG = {
     "/url": {**TRIAL, "url": "gpu.example.net"},
     "/install": {**TRIAL, "install": "Our Lab"},
+    "/seriesEngine/readUrl": {**TRIAL, "seriesEngine": {"readUrl": "vm:8428"}},
     "'replica' not allowed": {**TRIAL, "web": {"replica": 3}},
     "/ssh/port": {**TRIAL, "ssh": {"port": 22}},
     "'HOME'": {**TRIAL, "settings": {"HOME": "/"}},
@@ -110,7 +124,8 @@ def test_every_variable_is_one_that_the_platform_reads(helm):
         for variable in container["env"]
     }
     assert names > {"TESSERA_SECRET_KEY", "PGPASSWORD"}
-    assert {name for name in names if name not in settings} == {
+    engines = {f"{engine}_{part}" for engine in re.findall(r'env_engine\("(\w+)"', settings) for part in ENGINE_PARTS}
+    assert {name for name in names - engines if name not in settings} == {
         "PGSSLMODE",
         "TESSERA_POD_IP",
     }  # of libpq, of monitoring.presence

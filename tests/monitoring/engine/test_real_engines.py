@@ -1,11 +1,16 @@
 """Debian's own Prometheus and VictoriaMetrics take what is sent, and tell it back by PromQL."""
 
+from datetime import timedelta
+
 import pytest
+from django.utils import timezone
 
 from cluster.models import Gpu
 from monitoring.engine.endpoint import Endpoint
+from monitoring.engine.reading import ask_engine
 from monitoring.engine.sending import send_samples
-from monitoring.models import RemoteWrite
+from monitoring.models import RemoteWrite, Sample
+from monitoring.series.charts import Ask, chart_cards, chart_node, chart_pool
 from monitoring.series.keys import Kind
 from tests.monitoring.engine.world import card, keep, stand_at
 from tests.runtimes.worlds import wait_for
@@ -66,3 +71,39 @@ def test_what_came_while_the_engine_was_away_is_there_afterwards(engine):
     assert (row.error, row.dropped) == ("", 0)
     count = "count_over_time(tessera_gpu_busy_percent[30m])"
     wait_for(lambda: [one["value"][1] for one in engine.query(count)] == ["4"], 30)
+
+
+def test_what_was_sent_is_drawn_in_charts_once_postgresql_has_it_no_longer(engine, settings):
+    settings.TESSERA_KEEP_HOURS_D, settings.TESSERA_REMOTE_READ = 0, {"url": engine.url}
+    gpu = Gpu.objects.select_related("node", "pool").get(pk=card('we"ird\\n.1'))
+    other = Gpu.objects.get(pk=card("n2"))
+    brake = [None] * 13 + [2500]
+    keep(gpu.pk, 70, 60, 50, values=(5000, 1024, 41, None, *brake[4:]))
+    keep(other.pk, 60, values=(9000,))
+    keep(gpu.node_id, 60, kind=Kind.NODE, values=(4000, 2048))
+    keep(gpu.pool_id, 60, kind=Kind.POOL, values=(1000, 250, 0, 250, 0))
+    send_samples(Endpoint(f"{engine.url}/api/v1/write"))
+    assert RemoteWrite.objects.get().error == "" and ask_engine().answers
+    Sample.objects.all().delete()
+    ask = Ask(timezone.now() - timedelta(hours=5), timezone.now(), 3600)
+
+    def read(chart) -> dict:
+        assert chart.older is not None and chart.older.fault in ("", "nothing")
+        told = [
+            (f"{line.key.partition(':')[0]} {line.metric}", line.values[line.values == line.values])
+            for line in chart.lines
+        ]
+        return {name: round(float(values.mean()), 3) for name, values in told if len(values)}
+
+    wait_for(lambda: read(chart_cards([gpu], ask)), 30)
+    assert read(chart_cards([gpu], ask)) == {
+        "card gpu_busy_percent": 50, "card gpu_memory_mib": 1024, "card temperature_c": 41,
+        "card throttle_brake_percent": 25,
+    }  # fmt: skip
+    assert read(chart_cards([other], ask)) == {"card gpu_busy_percent": 90}
+    of_node = read(chart_node(gpu.node, [gpu], ask))
+    assert (of_node["node cpu_cores"], of_node["node memory_mib"], of_node["card gpu_busy_percent"]) == (4, 2048, 50)
+    of_pool = read(chart_pool(gpu.pool_id, gpu.pool.name, ask))
+    assert (of_pool["pool capacity_gpus"], of_pool["pool held_gpus"], of_pool["pool idle_gpus"]) == (1, 0.25, 0.25)
+    settings.TESSERA_PUBLIC_URL = "https://another-platform.example.net"
+    assert read(chart_pool(gpu.pool_id, gpu.pool.name, ask)) == {}

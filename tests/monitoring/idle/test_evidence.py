@@ -13,6 +13,7 @@ from monitoring.idle.clock import Clock, step_clock
 from monitoring.idle.evidence import Busy, Idle, Limits, Signal, Unknown, Why, Window, derive_idle
 from tests.monitoring.traces.corpus import AT_WORK, HOUR, IDLE, TaskTrace, Trace, build_corpus
 from tests.monitoring.traces.play import BEGAN, cut_window, find_act
+from tests.whole import part_of
 
 LIMITS = Limits()
 HALF_HOUR = 1800
@@ -128,7 +129,7 @@ def test_what_nobody_looked_at_does_not_count():
 
 @pytest.mark.slow
 def test_nobody_at_work_is_acted_on_and_all_idle_ones_are_in_time():
-    for trace in build_corpus(7):
+    for trace in build_corpus(7)[:: part_of(1, 2)]:
         acted = find_act(trace, window_s=HALF_HOUR, act_s=3600)
         if trace.idle_from is None:
             assert acted is None, trace.name

@@ -1,17 +1,20 @@
 """A rule tried on days gone by: when it would have told and acted, and whether that was wrong."""
 
 from dataclasses import replace
+from datetime import timedelta
 
 import numpy as np
 import pytest
+from django.utils import timezone
 
 from common.errors import InvalidInput
 from monitoring.idle.evidence import ShareWindow, TaskWindow, Window
 from monitoring.idle.ladder import Ladder
-from monitoring.idle.preview import Replayed, replay
+from monitoring.idle.preview import Replayed, filter_jobs, replay
 from monitoring.idle.rules import check_rule
 from monitoring.idle.rungs import Rung, Then
 from monitoring.models import IdleRule
+from tests import make
 from tests.monitoring.traces.play import BEGAN
 
 LADDER = Ladder({Rung.NOTED: 1800, Rung.WARNED: 2700, Rung.ACTED: 3600}, Then.STOP)
@@ -62,3 +65,18 @@ def test_a_rule_without_sense_is_refused_with_its_field(fields, pointer, code):
     with pytest.raises(InvalidInput) as refused:
         check_rule(IdleRule(**{"kind": "interactive", **fields}))
     assert [(error.pointer, error.code) for error in refused.value.errors] == [(pointer, code)]
+
+
+@pytest.mark.django_db
+def test_a_rule_of_all_pools_is_tried_on_those_without_a_rule_of_their_own():
+    cast, since = make.cast(), timezone.now() - timedelta(days=1)
+    here, there = (make.job(cast.ada, gpu="1", pool=pool) for pool in ("dev", "train"))
+    for job in (here, there):
+        make.start(job)
+    IdleRule.objects.create(kind="batch", pool=cast.train)
+    IdleRule.objects.create(kind="interactive", pool=cast.dev)
+    jobs = {
+        pool: set(filter_jobs(IdleRule(kind="batch", pool=pool), since).values_list("pk", flat=True))
+        for pool in (None, cast.train)
+    }
+    assert jobs == {None: {here.pk}, cast.train: {there.pk}}

@@ -42,7 +42,15 @@ def assert_no_secret(response, *jobs):
     assert response.status_code == 200 and not [word for word in (*SECRETS, *ids) if word in text]
 
 
-def test_the_stranger_sees_the_queue_whole_and_nobodys_names(eve, running, waiting):
+def test_the_stranger_is_told_the_owner_and_not_what_it_is(eve, running, waiting):
+    shown = eve.get("queue").json()
+    rows = [*shown["waiting"], *shown["active"], *eve.get("gpus").json()["results"][0]["slices"]]
+    assert {(row["owner"], row["team"], row["job"], row["name"]) for row in rows} == {("ada", "nlp", None, None)}
+    assert "secret-plan" not in json.dumps(shown)
+
+
+def test_by_policy_the_stranger_sees_the_queue_whole_and_nobodys_names(eve, running, waiting, settings):
+    settings.TESSERA_VISIBILITY = "team"
     response = eve.get("queue")
     assert_no_secret(response, running, waiting)
     (row,), (active,) = response.json()["waiting"], response.json()["active"]
@@ -61,7 +69,8 @@ def test_the_team_sees_its_rows_whole(bob, running, waiting):
     assert bob.get("queue", {"pool": "train"}).json()["waiting"] == []
 
 
-def test_the_stranger_sees_slices_and_nodes_without_names(eve, running):
+def test_by_policy_the_stranger_sees_slices_and_nodes_without_names(eve, running, settings):
+    settings.TESSERA_VISIBILITY = "team"
     for path in ("gpus", "nodes", "nodes/n1"):
         assert_no_secret(eve.get(path), running)
     (part,) = eve.get("gpus").json()["results"][0]["slices"]

@@ -129,7 +129,7 @@ async def test_server_sent_events_have_ids_and_take_up_where_they_broke_off(cast
 async def test_a_stream_that_is_not_followed_ends_with_what_is_there(cast):
     for _ in range(3):
         await make_job(cast.ada)
-    client = await Client(await secret_of(cast.ada)).open(since=0, follow="false")
+    client = await Client(await secret_of(cast.ada)).open(since=0, follow="false", topics="job")
     await client.rest()
     ids = [event["id"] for event in client.events()]
     assert len(ids) == 3 and ids == sorted(ids)
@@ -138,14 +138,16 @@ async def test_a_stream_that_is_not_followed_ends_with_what_is_there(cast):
 async def test_words_are_those_of_the_history_in_the_readers_language(cast):
     job = await make_job(cast.ada)
     secret = await secret_of(cast.ada)
-    client = await Client(secret).open(since=0, follow="false", words="true")
+    client = await Client(secret).open(since=0, follow="false", topics="job", words="true")
     await client.rest()
     page = await sync_to_async(lambda: [line.words for line in history_of(job)])()
     assert [(event["text"], event["reason_text"]) for event in client.events()] == [(page[0], "")]
-    other = await Client(secret, **{"Accept-Language": "zh-hans"}).open(since=0, follow="false", words="true")
+    other = await Client(secret, **{"Accept-Language": "zh-hans"}).open(
+        since=0, follow="false", topics="job", words="true"
+    )
     await other.rest()
     assert other.events()[0]["text"] == "已提交到资源池 dev" != page[0]
-    plain = await Client(secret).open(since=0, follow="false")
+    plain = await Client(secret).open(since=0, follow="false", topics="job")
     await plain.rest()
     assert "text" not in plain.events()[0]
 

@@ -126,11 +126,37 @@ async def test_a_task_of_another_job_is_not_found_by_this_one(world, store):
     assert response.status_code == 404
 
 
+async def test_lines_are_found_and_the_rest_is_told(world, store):
+    job, task, ada, _ = world
+    store.append(task.uuid.hex, 0, b"Loss 3\nother\n\x1b[1mloss\x1b[0m 2\nloss 1")
+    response, body = await ada.read(address(job), {"search": "loss "})
+    assert body == b"Loss 3\n\x1b[1mloss\x1b[0m 2\nloss 1\n"
+    assert response["X-Log-Next-Offset"] == response["X-Log-Size"] == str(store.size(task.uuid.hex))
+    store.append(task.uuid.hex, store.size(task.uuid.hex), b"\nloss" * 1500)
+    lines, offset, size = 0, 0, 1
+    while offset < size:
+        response, body = await ada.read(address(job), {"search": "LOSS", "offset": offset})
+        lines, offset, size = lines + body.count(b"\n"), int(response["X-Log-Next-Offset"]), int(response["X-Log-Size"])
+    assert lines == 1503
+
+
+async def test_times_are_told_where_they_are_known(world, store):
+    job, task, ada, _ = world
+    store.append(task.uuid.hex, 0, b"one\n\ntwo\n", [(0, 1767225600), (5, 1767225605)])
+    store.append(task.uuid.hex, 9, b"three")
+    _, body = await ada.read(address(job), {"timestamps": "true"})
+    assert body == b"2026-01-01T00:00:00Z one\n2026-01-01T00:00:00Z \n2026-01-01T00:00:05Z two\n- three"
+    _, body = await ada.read(address(job), {"timestamps": "true", "search": "W"})
+    assert body == b"2026-01-01T00:00:05Z two\n"
+
+
 @pytest.mark.parametrize(
     ("query", "pointer"),
     [
         ({"offset": "-1"}, "/offset"), ({"offset": "x"}, "/offset"), ({"rank": "7"}, "/rank"), ({"rank": "-"}, "/rank"),
         ({"task": "../../etc"}, "/task"), ({"follow": "perhaps"}, "/follow"), ({"offset": "9" * 40}, "/offset"),
+        ({"search": "x" * 201}, "/search"), ({"search": "x", "follow": "1"}, "/follow"),
+        ({"timestamps": "x"}, "/timestamps"), ({"timestamps": "1", "follow": "1"}, "/follow"),
     ],
 )  # fmt: skip
 async def test_a_bad_question_is_refused_by_name(world, query, pointer):

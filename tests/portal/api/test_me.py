@@ -25,6 +25,18 @@ def test_me_says_who_calls_and_with_what(ada):
     assert me["scopes"] == sorted(SCOPES) and me["token"]["name"] == "test" and "secret" not in me["token"]
 
 
+def test_one_changes_ones_own_profile_and_what_is_left_out_stays(ada, cast):
+    changed = ada.patch("me", {"full_name": "Ada Lovelace", "time_zone": "Asia/Shanghai"})
+    assert changed.status_code == 200 and changed.json()["time_zone"] == "Asia/Shanghai"
+    ada.patch("me", {"language": "zh-hans"})
+    me = ada.get("me").json()
+    assert (me["full_name"], me["time_zone"], me["language"]) == ("Ada Lovelace", "Asia/Shanghai", "zh-hans")
+    [error] = ada.patch("me", {"time_zone": "Mars/Olympus"}).json()["errors"]
+    assert (error["pointer"], error["code"]) == ("/time_zone", "unknown_zone")
+    assert ada.patch("me", {"username": "root"}).json()["username"] == "ada"
+    assert Api(make.token(cast.ada, "jobs:write", "tokens:write")).patch("me", {"email": ""}).status_code == 403
+
+
 def test_a_new_token_is_shown_once_and_works(ada):
     made = ada.post("me/tokens", ASK)
     assert made.status_code == 201 and made.json()["secret"].startswith("tes_")

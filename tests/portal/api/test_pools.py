@@ -3,6 +3,7 @@
 import pytest
 
 from cluster.models import Pool, Window
+from events.models import Event
 from scheduler.reconcile.task_specs import build_task_spec
 from tests import make
 from tests.api_client import BASE, Api
@@ -93,7 +94,7 @@ def test_a_window_is_opened_listed_and_closed(root, ada):
 def test_a_window_says_until_when_it_is_open(root):
     around_the_clock = NIGHT | {"weekdays": [1, 2, 3, 4, 5, 6, 7], "begins": "00:00", "ends": "00:00"}
     assert root.post("windows", around_the_clock).json()["open_until"] is not None
-    assert root.post("windows", NIGHT | {"weekdays": []}).json()["open_until"] is None
+    assert root.post("windows", NIGHT | {"weekdays": [], "holidays": ["2001-01-01"]}).json()["open_until"] is None
 
 
 @pytest.mark.parametrize(
@@ -129,3 +130,22 @@ def test_a_pool_that_is_not_there_is_told_with_those_that_are(root):
 def test_who_is_no_admin_opens_and_closes_no_window(root, ada):
     window = root.post("windows", NIGHT).json()["id"]
     assert ada.post("windows", NIGHT).status_code == ada.delete(f"windows/{window}").status_code == 403
+
+
+def test_a_pool_is_created_once_with_the_usual_policy(root, eve):
+    made = root.post("pools", {"name": "large", "reservations": 5})
+    assert made.status_code == 201 and made["Location"].endswith("/pools/large")
+    assert eve.get("pools/large").json() == made.json() and made.json()["reservations"] == 5
+    again = root.post("pools", {"name": "large"})
+    assert (again.status_code, again.json()["code"]) == (409, "name_taken")
+    assert wrong(root.post("pools", {"name": "Not A Name"})) == ["/name"]
+    assert Event.objects.get(kind="pool").actor == "rita"
+
+
+def test_a_window_is_changed_in_part(root):
+    made = root.post("windows", NIGHT).json()
+    changed = patch(root, f"windows/{made['id']}", {"ends": "09:30", "weekdays": [7, 6, 6]})
+    assert changed.json() == made | {"ends": "09:30", "weekdays": [6, 7], "open_until": changed.json()["open_until"]}
+    assert wrong(patch(root, f"windows/{made['id']}", {"borrower": "dev"})) == ["/borrower"]
+    assert wrong(patch(root, f"windows/{made['id']}", {"zone": "Moon/Base"})) == ["/zone"]
+    assert Event.objects.filter(kind="window", verb="window.changed").count() == 1

@@ -16,7 +16,7 @@ from tests import make
 pytestmark = pytest.mark.django_db
 CORPUS = sorted((Path(__file__).parents[2] / "jobs/corpus").glob("*.yaml"))
 KEYS = {
-    "type", "title", "status", "detail", "instance", "code", "params", "request_id", "errors", "hints",
+    "type", "title", "status", "detail", "instance", "code", "help", "params", "request_id", "errors", "hints",
 }  # fmt: skip
 
 
@@ -25,6 +25,7 @@ def problem_of(response, status: int, code: str) -> dict:
     body = response.json()
     assert (response.status_code, body["status"], body["code"]) == (status, status, code)
     assert set(body) >= KEYS and body["type"] == f"urn:tessera:problem:{code}"
+    assert body["help"].endswith(f"/help/reference/errors/#{code}")
     assert body["title"] and body["detail"].endswith((".", "?"))
     return body
 

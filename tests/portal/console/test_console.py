@@ -11,8 +11,8 @@ from common.errors import InvalidInput
 from events.models import Event
 from events.record_and_publish import Actor
 from events.transitions import Move, advance
-from portal.console.fields import cards_text, parse_cards
 from portal.console.quotas import text_bar
+from quotas.amounts import cards_text, parse_cards
 from quotas.models import Quota, UserLimit
 from scheduler.core.model.types import Policy
 from scheduler.core.placement.scores import SCORES, spread_scores, weigh_scores
@@ -39,7 +39,7 @@ QUOTA = {
 
 
 def change_quota(client, **amounts):
-    return client.post(f"/console/quotas/quota/{nlp_in_dev().pk}/change/", {**QUOTA, **amounts})
+    return client.post(f"/admin/quotas/quota/{nlp_in_dev().pk}/change/", {**QUOTA, **amounts})
 
 
 POOL = {
@@ -62,22 +62,22 @@ POOL = {
 
 
 def change_pool(client, pool, **fields):
-    return client.post(f"/console/cluster/pool/{pool.pk}/change/", {**POOL, **fields})
+    return client.post(f"/admin/cluster/pool/{pool.pk}/change/", {**POOL, **fields})
 
 
 # ---- who may come in ----
 
 
 def test_a_visitor_signs_in_at_the_one_door(client):
-    assert client.get("/console/", follow=True).redirect_chain[-1][0].startswith("/sign-in/?next=%2Fconsole%2F")
+    assert client.get("/admin/", follow=True).redirect_chain[-1][0].startswith("/sign-in/?next=%2Fadmin%2F")
 
 
 def test_the_console_has_no_password_form_of_its_own(client):
-    assert client.post("/console/login/", {"username": "rita", "password": "x"}).url.startswith("/sign-in/")
+    assert client.post("/admin/login/", {"username": "rita", "password": "x"}).url.startswith("/sign-in/")
 
 
 def test_a_member_of_a_team_is_refused(cast, browser):
-    assert browser(cast.bob).get("/console/", follow=True).status_code == 403
+    assert browser(cast.bob).get("/admin/", follow=True).status_code == 403
 
 
 LISTS = (
@@ -96,15 +96,15 @@ def test_every_list_and_every_row_opens_for_admin_and_auditor(cast, root, audito
     make.start(make.job(cast.ada, gpu="1/4", pool="dev"))
     model = {m._meta.label_lower.replace(".", "/"): m for m in (User, Team, Pool, Node, Gpu, Quota, UserLimit)}[path]
     for client in (root, auditor):
-        assert client.get(f"/console/{path}/").status_code == 200
-        assert client.get(f"/console/{path}/{model.objects.first().pk}/change/").status_code == 200
-        assert client.get(f"/console/{path}/{model.objects.first().pk}/history/").status_code == 200
+        assert client.get(f"/admin/{path}/").status_code == 200
+        assert client.get(f"/admin/{path}/{model.objects.first().pk}/change/").status_code == 200
+        assert client.get(f"/admin/{path}/{model.objects.first().pk}/history/").status_code == 200
 
 
 @pytest.mark.parametrize("path", LISTS)
 def test_an_auditor_changes_nothing(cast, auditor, path):
-    assert auditor.post(f"/console/{path}/add/", {}).status_code == 403
-    assert auditor.post(f"/console/{path}/1/delete/", {"post": "yes"}).status_code in {
+    assert auditor.post(f"/admin/{path}/add/", {}).status_code == 403
+    assert auditor.post(f"/admin/{path}/1/delete/", {"post": "yes"}).status_code in {
         302,
         403,
     }  # 302: there is no row 1
@@ -115,9 +115,9 @@ def test_an_auditor_changes_nothing(cast, auditor, path):
 @pytest.mark.parametrize("path", LISTS)
 def test_nothing_is_deleted(cast, root, path):
     model = {m._meta.label_lower.replace(".", "/"): m for m in (User, Team, Pool, Node, Gpu, Quota, UserLimit)}[path]
-    root.get(f"/console/{path}/")
-    answer = root.post(f"/console/{path}/{model.objects.first().pk}/delete/", {"post": "yes"})
-    assert answer.status_code == 403 and "delete_selected" not in root.get(f"/console/{path}/").content.decode()
+    root.get(f"/admin/{path}/")
+    answer = root.post(f"/admin/{path}/{model.objects.first().pk}/delete/", {"post": "yes"})
+    assert answer.status_code == 403 and "delete_selected" not in root.get(f"/admin/{path}/").content.decode()
 
 
 @pytest.mark.parametrize(
@@ -125,12 +125,12 @@ def test_nothing_is_deleted(cast, root, path):
 )
 def test_nothing_inline_is_asked_of_the_browser(cast, root, path):
     """The policy of the portal holds here too: no inline script or style would run."""
-    page = root.get(f"/console/{path}").content.decode()
+    page = root.get(f"/admin/{path}").content.decode()
     assert " style=" not in page and not re.search(r"<script(?![^>]* src=)|<style| on[a-z]+=", page)
 
 
 def test_every_page_leads_back_to_the_portal(root):
-    assert "Back to the portal" in root.get("/console/").content.decode()
+    assert "Back to the portal" in root.get("/admin/").content.decode()
 
 
 # ---- amounts ----
@@ -167,7 +167,7 @@ def test_a_quota_is_typed_in_cards_cores_and_gigabytes(cast, root):
 
 def test_a_quota_is_shown_as_it_was_typed(cast, root):
     change_quota(root, gpu_milli_limit="1.5", memory_mib_limit="32GiB")
-    page = root.get(f"/console/quotas/quota/{nlp_in_dev().pk}/change/").content.decode()
+    page = root.get(f"/admin/quotas/quota/{nlp_in_dev().pk}/change/").content.decode()
     assert 'value="1.5"' in page and 'value="32GiB"' in page
 
 
@@ -196,32 +196,32 @@ def test_a_quota_that_makes_no_sense_is_refused_at_its_field(cast, root, amounts
 def test_the_history_of_a_quota_says_who_what_from_and_to(cast, root):
     change_quota(root, gpu_milli_limit="1")
     change_quota(root, gpu_milli_limit="1.5")
-    page = root.get(f"/console/quotas/quota/{nlp_in_dev().pk}/history/").content.decode()
+    page = root.get(f"/admin/quotas/quota/{nlp_in_dev().pk}/history/").content.decode()
     assert "<td>rita</td><td>GPU limit</td><td>1</td><td>1.5</td>" in page
 
 
 def test_a_new_quota_is_made_once_for_a_team_and_pool(cast, root):
     new = make.team("new")
     fields = {**QUOTA, "team": new.pk, "pool": cast.dev.pk, "gpu_milli_limit": "1"}
-    root.post("/console/quotas/quota/add/", fields)
-    assert root.post("/console/quotas/quota/add/", fields).status_code == 200
+    root.post("/admin/quotas/quota/add/", fields)
+    assert root.post("/admin/quotas/quota/add/", fields).status_code == 200
     assert Quota.objects.get(team=new).gpu_milli_limit == 1000
 
 
 def test_the_list_shows_what_is_used_against_the_limit(cast, root):
     change_quota(root, gpu_milli_limit="1")
     make.start(make.job(cast.ada, gpu="1/4", pool="dev"))
-    assert "▰▰▰▱▱▱▱▱▱▱</span> ¼ of 1" in root.get("/console/quotas/quota/").content.decode()
+    assert "▰▰▰▱▱▱▱▱▱▱</span> ¼ of 1" in root.get("/admin/quotas/quota/").content.decode()
 
 
 def test_a_persons_limit_is_typed_and_kept_with_its_history(cast, root):
     everyone = dict.fromkeys(("cpu_milli", "memory_mib", "jobs_running", "jobs_waiting", "notebooks_running"), "")
     root.post(
-        "/console/quotas/userlimit/add/", {"user": cast.ada.pk, "gpu_milli": "1/2", **everyone, "notebook_hours": ""}
+        "/admin/quotas/userlimit/add/", {"user": cast.ada.pk, "gpu_milli": "1/2", **everyone, "notebook_hours": ""}
     )
     limit = UserLimit.objects.get(user=cast.ada)
     assert limit.gpu_milli == 500
-    page = root.get(f"/console/quotas/userlimit/{limit.pk}/history/").content.decode()
+    page = root.get(f"/admin/quotas/userlimit/{limit.pk}/history/").content.decode()
     assert "<td>rita</td><td>GPU</td><td>–</td><td>½</td>" in page
 
 
@@ -232,43 +232,41 @@ NO_ROWS = {"memberships-TOTAL_FORMS": "0", "memberships-INITIAL_FORMS": "0"}
 
 
 def test_a_new_person_gets_the_next_uid(cast, root, settings):
-    root.post("/console/accounts/user/add/", {**USER, **NO_ROWS})
+    root.post("/admin/accounts/user/add/", {**USER, **NO_ROWS})
     zoe = User.objects.get(username="zoe")
     assert settings.TESSERA_UID_RANGE[0] <= zoe.uid <= settings.TESSERA_UID_RANGE[1] and not zoe.has_usable_password()
 
 
 def test_a_uid_may_be_set_to_match_files(cast, root):
-    root.post("/console/accounts/user/add/", {**USER, **NO_ROWS, "uid": "1234"})
+    root.post("/admin/accounts/user/add/", {**USER, **NO_ROWS, "uid": "1234"})
     assert User.objects.get(username="zoe").uid == 1234
 
 
 @pytest.mark.parametrize("wrong", [{"username": "ADA"}, {"username": "a b"}, {"uid": "12"}, {"uid": "x"}])
 def test_a_person_that_makes_no_sense_is_not_made(cast, root, wrong):
     before = User.objects.count()
-    assert root.post("/console/accounts/user/add/", {**USER, **NO_ROWS, **wrong}).status_code == 200
+    assert root.post("/admin/accounts/user/add/", {**USER, **NO_ROWS, **wrong}).status_code == 200
     assert User.objects.count() == before
 
 
 def test_a_suspended_person_is_out_at_once(cast, root, browser):
     out = browser(cast.ada)
-    root.post("/console/accounts/user/", {"action": "suspend", "_selected_action": [cast.ada.pk]})
+    root.post("/admin/accounts/user/", {"action": "suspend", "_selected_action": [cast.ada.pk]})
     assert out.get("/queue/").status_code == 302
-    root.post("/console/accounts/user/", {"action": "let_in", "_selected_action": [cast.ada.pk]})
+    root.post("/admin/accounts/user/", {"action": "let_in", "_selected_action": [cast.ada.pk]})
     assert User.objects.get(pk=cast.ada.pk).is_active
 
 
 def test_an_admin_cannot_lock_the_door_from_outside(root):
     me = User.objects.get(username="rita")
     fields = {"full_name": "", "email": "", "uid": me.uid, "platform_role": "none", "suspended": "on", **NO_ROWS}
-    assert root.post(f"/console/accounts/user/{me.pk}/change/", fields).status_code == 200
-    root.post("/console/accounts/user/", {"action": "suspend", "_selected_action": [me.pk]})
+    assert root.post(f"/admin/accounts/user/{me.pk}/change/", fields).status_code == 200
+    root.post("/admin/accounts/user/", {"action": "suspend", "_selected_action": [me.pk]})
     assert User.objects.get(pk=me.pk).is_admin
 
 
 def test_a_sign_in_link_is_shown_to_the_admin(cast, root):
-    page = root.post(
-        "/console/accounts/user/", {"action": "make_links", "_selected_action": [cast.ada.pk]}, follow=True
-    )
+    page = root.post("/admin/accounts/user/", {"action": "make_links", "_selected_action": [cast.ada.pk]}, follow=True)
     assert "http://testserver/sign-in/" in page.content.decode()
 
 
@@ -276,12 +274,12 @@ def test_a_team_never_stands_below_itself(cast, root):
     cast.vision.parent = cast.nlp
     cast.vision.save()
     fields = {"title": "", "gid": cast.nlp.gid, "parent": cast.vision.pk, **NO_ROWS}
-    assert root.post(f"/console/accounts/team/{cast.nlp.pk}/change/", fields).status_code == 200
+    assert root.post(f"/admin/accounts/team/{cast.nlp.pk}/change/", fields).status_code == 200
     assert Team.objects.get(name="nlp").parent is None
 
 
 def test_a_new_team_gets_the_next_gid(root, settings):
-    root.post("/console/accounts/team/add/", {"name": "speech", "title": "", "gid": "", "parent": "", **NO_ROWS})
+    root.post("/admin/accounts/team/add/", {"name": "speech", "title": "", "gid": "", "parent": "", **NO_ROWS})
     assert Team.objects.get(name="speech").gid >= settings.TESSERA_GID_RANGE[0]
 
 
@@ -290,7 +288,7 @@ def test_a_new_team_gets_the_next_gid(root, settings):
 
 def test_a_node_is_cordoned_with_a_line_of_history(cast, root):
     fields = {"pool": cast.dev.pk, "wanted": "CORDONED", "initial-wanted": "READY"}
-    root.post(f"/console/cluster/node/{cast.node.pk}/change/", fields)
+    root.post(f"/admin/cluster/node/{cast.node.pk}/change/", fields)
     event = Event.objects.get(kind="node", verb="state")
     assert Node.objects.get().state == "CORDONED" and (event.actor, event.to_state) == ("rita", "CORDONED")
 
@@ -298,19 +296,19 @@ def test_a_node_is_cordoned_with_a_line_of_history(cast, root):
 def test_a_form_that_stood_open_does_not_move_a_node_back(cast, root):
     advance([Move(cast.node)], "NOT_READY", actor=Actor("runtime"))
     fields = {"pool": cast.dev.pk, "wanted": "READY", "initial-wanted": "READY"}
-    root.post(f"/console/cluster/node/{cast.node.pk}/change/", fields)
+    root.post(f"/admin/cluster/node/{cast.node.pk}/change/", fields)
     assert Node.objects.get().state == "NOT_READY"
 
 
 def test_a_card_gets_its_pool_and_what_is_kept_back(cast, root):
-    root.post(f"/console/cluster/gpu/{cast.gpus[0].pk}/change/", {"pool": cast.train.pk, "margin_mib": "512MiB"})
+    root.post(f"/admin/cluster/gpu/{cast.gpus[0].pk}/change/", {"pool": cast.train.pk, "margin_mib": "512MiB"})
     card = Gpu.objects.get(pk=cast.gpus[0].pk)
     assert (card.pool, card.margin_mib) == (cast.train, 512)
     assert Event.objects.get(verb="gpu.changed").params["to"] == {"pool": cast.train.pk, "margin_mib": 512}
 
 
 def test_a_card_cannot_keep_back_everything(cast, root):
-    path = f"/console/cluster/gpu/{cast.gpus[0].pk}/change/"
+    path = f"/admin/cluster/gpu/{cast.gpus[0].pk}/change/"
     answer = root.post(path, {"pool": cast.dev.pk, "margin_mib": "64GiB"})
     assert "Nothing would be left to allocate" in answer.content.decode()
 
@@ -364,13 +362,13 @@ WINDOW = {"weekdays": ["5", "1"], "begins": "20:00", "ends": "08:00", "zone": "A
 
 def test_a_pool_lends_its_cards_by_the_hours_that_an_admin_sets(cast, root):
     fields = {"lender": cast.dev.pk, "borrower": cast.train.pk, **WINDOW}
-    assert root.post("/console/cluster/window/add/", fields).status_code == 302
+    assert root.post("/admin/cluster/window/add/", fields).status_code == 302
     window = Window.objects.get()
     assert (window.weekdays, window.begins, window.ends) == ("15", time(20), time(8))
-    page = root.get(f"/console/cluster/window/{window.pk}/change/").content.decode()
+    page = root.get(f"/admin/cluster/window/{window.pk}/change/").content.decode()
     assert re.search(r'value="5"[^>]* checked', page) and not re.search(r'value="2"[^>]* checked', page)
-    assert 'value="20:00"' in page and "Monday, Friday" in root.get("/console/cluster/window/").content.decode()
-    assert root.post(f"/console/cluster/window/{window.pk}/delete/", {"post": "yes"}).status_code == 302
+    assert 'value="20:00"' in page and "Monday, Friday" in root.get("/admin/cluster/window/").content.decode()
+    assert root.post(f"/admin/cluster/window/{window.pk}/delete/", {"post": "yes"}).status_code == 302
     assert not Window.objects.exists()
 
 
@@ -386,17 +384,17 @@ def test_a_pool_lends_its_cards_by_the_hours_that_an_admin_sets(cast, root):
 )
 def test_a_window_that_cannot_be_is_refused_with_words(cast, root, field, text, words):
     fields = {"lender": cast.dev.pk, "borrower": cast.train.pk, **WINDOW, field: text}
-    assert words in root.post("/console/cluster/window/add/", fields).content.decode()
+    assert words in root.post("/admin/cluster/window/add/", fields).content.decode()
     assert not Window.objects.exists()
 
 
 def test_an_auditor_sees_windows_and_changes_none(cast, auditor):
     window = Window.objects.create(lender=cast.dev, borrower=cast.train, begins=time(20), ends=time(8))
-    assert auditor.get("/console/cluster/window/").status_code == 200
-    assert auditor.get(f"/console/cluster/window/{window.pk}/change/").status_code == 200
-    assert auditor.post(f"/console/cluster/window/{window.pk}/delete/", {"post": "yes"}).status_code == 403
+    assert auditor.get("/admin/cluster/window/").status_code == 200
+    assert auditor.get(f"/admin/cluster/window/{window.pk}/change/").status_code == 200
+    assert auditor.post(f"/admin/cluster/window/{window.pk}/delete/", {"post": "yes"}).status_code == 403
 
 
 def test_an_auditor_reads_the_policy_of_a_pool_in_words(cast, auditor):
-    page = auditor.get(f"/console/cluster/pool/{cast.dev.pk}/change/").content.decode()
+    page = auditor.get(f"/admin/cluster/pool/{cast.dev.pk}/change/").content.decode()
     assert ">12h<" in page and ">5m<" in page and "fill one machine after another" in page

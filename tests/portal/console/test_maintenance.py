@@ -10,8 +10,8 @@ from cluster.models import Maintenance
 from tests import make
 
 pytestmark = pytest.mark.django_db
-ADD = "/console/cluster/maintenance/add/"
-LIST = "/console/cluster/maintenance/"
+ADD = "/admin/cluster/maintenance/add/"
+LIST = "/admin/cluster/maintenance/"
 
 
 def fields(cast, begins_in_s=600, lasts_s=3600, **more):

@@ -6,7 +6,7 @@ from monitoring.models import Price
 from tests import make
 
 pytestmark = pytest.mark.django_db
-LIST = "/console/monitoring/price/"
+LIST = "/admin/monitoring/price/"
 
 
 def test_an_admin_adds_and_deletes_a_price_and_is_told_what_is_wrong(cast, root, auditor, settings):

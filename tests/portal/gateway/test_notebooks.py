@@ -1,7 +1,9 @@
 """A notebook behind the gateway: its owner's alone, with the token that JupyterLab asks for, at one lasting address."""
 
+import asyncio
 from urllib.parse import urlsplit
 
+import aiohttp
 import pytest
 from asgiref.sync import sync_to_async
 
@@ -10,6 +12,8 @@ from jobs.states import TaskState
 from jobs.task_access import derive_task_secret
 from notebooks.models import Notebook
 from portal.access.app_links import link_to_notebook
+from portal.access.app_sessions import find_app, issue_code, redeem_code
+from sharing.shares import end_share, share_job
 from tests import make
 
 
@@ -81,3 +85,23 @@ async def test_a_deleted_one_opens_no_more(world, notebook, short_waits):
     await Notebook.objects.aupdate(deleted_at="2026-01-01T00:00Z")
     async with world.visit("/seen", cookie) as answer:
         assert answer.status == 302 and urlsplit(answer.headers["Location"]).path == "/apps/authorize"
+
+
+async def test_a_colleague_who_was_let_in_is_cut_off_when_the_share_ends(world, notebook):
+    def enter():
+        share_job(actor=world.cast.ada, job=world.job, person="bob")
+        app, key = find_app(world.cast.bob, world.label), make.session(world.cast.bob)
+        code = issue_code(app=app, user=world.cast.bob, session_key=key, state="s", path="/")
+        return f"{world.cookie_name}={redeem_code(label=world.label, code=code, state='s')[0]}"
+
+    cookie = await sync_to_async(enter)()
+    headers = {"Host": world.origin.split("//")[1], "Cookie": cookie, "Origin": world.origin}
+    async with world.session.ws_connect(f"http://127.0.0.1:{world.port}/ws", headers=headers) as end:
+        await end.send_str("hello")
+        assert await end.receive_str() == "hello"
+        await sync_to_async(end_share)(actor=world.cast.ada, job=world.job, person="bob")
+        async with asyncio.timeout(10):
+            assert (await end.receive()).type is aiohttp.WSMsgType.CLOSE
+        assert end.close_code == 4403
+    async with world.visit("/seen", cookie) as answer:
+        assert answer.status == 302 and not world.program.asked[1:]

@@ -8,7 +8,7 @@ from asgiref.sync import sync_to_async
 from channels.layers import get_channel_layer
 from django.db import OperationalError
 
-from accounts.services import suspend_person
+from accounts.directory import suspend_person
 from events.record_and_publish import publish_recheck
 from tests import make
 

@@ -9,8 +9,9 @@ from django.test import Client
 from django.utils import timezone
 
 from accounts import guesses
+from accounts.directory import invite_person
 from accounts.models import ApiToken, LoginLink, TeamRole, User
-from accounts.services import SCOPES, invite_person, make_login_link
+from accounts.services import SCOPES, make_login_link
 from common import rates
 from tests import make
 
@@ -295,7 +296,8 @@ def test_the_secret_of_a_token_is_shown_once(ada):
 def test_a_new_token_may_do_a_days_work_unless_told_otherwise(ada):
     boxes = re.findall(r'<input[^>]*name="scopes"[^>]*>', browser(ada).get("/settings/tokens/").content.decode())
     ticked = {re.search(r'value="([^"]+)"', box)[1]: " checked" in box for box in boxes}
-    unusual = {"cluster:write", "webhooks:write", "metrics:scrape", "metrics:tasks", "alerts:write"}
+    of_admins = {"cluster:write", "alerts:write", "people:write", "quotas:write", "audit:read"}
+    unusual = {*of_admins, "webhooks:write", "metrics:scrape", "metrics:tasks", "profile:write"}
     assert ticked == {scope: scope not in unusual for scope in SCOPES}
 
 
@@ -316,8 +318,8 @@ def test_a_token_is_revoked_by_its_owner_only(ada):
 
 def test_only_an_admin_invites(ada):
     given = {"team": ada.teams.get().pk, "role": "member"}
-    assert browser(ada).post("/settings/invite/", given).status_code == 403
-    page = browser(make.admin()).post("/settings/invite/", given).content.decode()
+    assert browser(ada).post("/console/people/invite", given).status_code == 403
+    page = browser(make.admin()).post("/console/people/invite", given).content.decode()
     (path,) = set(re.findall(r"http://testserver(/join/[\w-]+)", page))
     assert browser().get(path).status_code == 200
 

@@ -4,7 +4,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from monitoring.models import Alert, AlertRound, Silence
+from monitoring.models import Alert, AlertRound, AlertRule, Silence
 from tests import make
 
 pytestmark = pytest.mark.django_db
@@ -99,3 +99,18 @@ def test_an_action_is_confirmed_and_undone_by_one_click(cast):
     browser(cast.rita).post(f"/alerts/{cast.node_alert.pk}/undo")
     cast.node.refresh_from_db()
     assert cast.node.state == "READY"
+
+
+def test_the_stop_of_a_job_is_told_confirmed_and_called_off_by_one_click(cast):
+    job = make.job(cast.ada, gpu="1", pool="train")
+    AlertRule.objects.filter(pk=cast.job_alert.rule_id).update(action="stop_job")
+    alert = Alert.objects.filter(pk=cast.job_alert.pk)
+    alert.update(acts="asks", subject_id=job.pk, label=job.public_id)
+    assert f"Warn, then stop {job.public_id}" in read(cast.rita) and "Warn, then" not in read(cast.ada)
+    browser(cast.rita).post(f"/alerts/{cast.job_alert.pk}/act")
+    assert alert.get().acts == "warned" and "the job is stopped at" in read(cast.ada)
+    assert f"Do not stop {job.public_id}" in read(cast.rita) and "Do not stop" not in read(cast.ada)
+    browser(cast.rita).post(f"/alerts/{cast.job_alert.pk}/undo")
+    assert alert.get().acts == "undone" and "the job is stopped at" not in read(cast.ada)
+    alert.update(acts="done")
+    assert f"Queue {job.public_id} again" in read(cast.rita)

@@ -6,11 +6,15 @@ import pytest
 from django.utils import timezone
 
 from cluster.models import Gpu, Node, Pool
-from events.record_and_publish import Actor
+from cluster.nodes import cordon_node
+from events.record_and_publish import SYSTEM, Actor
 from events.transitions import Move, advance
 from jobs.models import Job
 from portal.access.redacted_rows import list_node_views
+from portal.pages.cluster import tiles
+from portal.pages.cluster.gpu_map import GpuMap
 from portal.pages.cluster.machines import build_machines, show_ranges
+from portal.pages.cluster.totals import load_totals
 from tests import make
 
 pytestmark = pytest.mark.django_db
@@ -64,7 +68,15 @@ def test_a_machine_seen_just_now_is_not_unknown(cast, look):
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_a_stranger_finds_no_trace_of_whose_work_it_is(cast, look, path):
+def test_a_stranger_is_told_the_owner_and_not_what_it_is(cast, look, path):
+    make.start(make.job(cast.ada, gpu="1/4", pool="dev", name="secret-plan", time="1h"))
+    page = look(cast.eve, path)
+    assert "secret-plan" not in page and "/j/" not in page and (path == "/cluster/" or "ada" in page)
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_by_policy_a_stranger_finds_no_trace_of_whose_work_it_is(cast, look, path, settings):
+    settings.TESSERA_VISIBILITY = "team"
     job = make.job(cast.ada, gpu="1/4", pool="dev", name="secret-plan", time="1h")
     make.start(job)
     page = look(cast.eve, path)
@@ -99,13 +111,13 @@ def test_a_card_without_a_slice_left_has_a_fragment_and_nothing_free(cast):
 
 def test_a_card_out_of_service_is_a_fault_and_hosts_nothing(cast):
     Gpu.objects.update(healthy=False)
-    assert [part.kind for part in card(cast.ada).segments] == ["fault"] and card(cast.ada).fitting_sizes == []
+    assert [part.kind for part in card(cast.ada).segments] == ["fault"] and card(cast.ada).fitting_sizes == ()
 
 
 def test_which_sizes_a_card_could_still_host(cast):
     make.start(make.job(cast.ada, gpu="1/2", pool="dev"))
-    assert card(cast.ada, 0).fitting_sizes == ["1/8", "1/4", "1/2", "4GB", "10GB"]
-    assert card(cast.ada, 1).fitting_sizes == ["1"]  # pool train gives cards out whole
+    assert card(cast.ada, 0).fitting_sizes == ("1/8", "1/4", "1/2", "4GB", "10GB")
+    assert card(cast.ada, 1).fitting_sizes == ("1",)  # pool train gives cards out whole
 
 
 def test_an_instance_of_a_card_is_offered_to_those_alone_who_name_it(cast, look):
@@ -118,7 +130,7 @@ def test_an_instance_of_a_card_is_offered_to_those_alone_who_name_it(cast, look)
     make.gpu(cast.node, pool=cast.dev, index=1205, simulated=False, enforcement="mig", reserved_mib=0, **part)
     Node.objects.update(topology={"links": [["X", "PHB", "SYS"], ["PHB", "X", "SYS"], ["SYS", "SYS", "X"]]})
     shown = card(cast.ada, 2)
-    assert (shown.fitting_sizes, shown.view.max_slices, shown.free_milli) == ([], 1, 1000)
+    assert (shown.fitting_sizes, shown.view.max_slices, shown.free_milli) == ((), 1, 1000)
     page = look(cast.ada, "/nodes/n1/")
     assert "isolated by hardware (MIG)" in page and '<th scope="row">GPU 2:5</th>' in page
     job = make.job(cast.ada, gpu="A100-40GB-1g.5gb", pool="dev")
@@ -130,7 +142,7 @@ def test_an_instance_of_a_card_is_offered_to_those_alone_who_name_it(cast, look)
 
 def test_a_cordoned_machine_hosts_nothing(cast, look):
     advance([Move(cast.node)], "CORDONED", actor=Actor("rita"))
-    assert card(cast.ada).fitting_sizes == [] and card(cast.ada).segments[-1].kind == "next"
+    assert card(cast.ada).fitting_sizes == () and card(cast.ada).segments[-1].kind == "next"
     assert "n1 accepts no new work: Cordoned" in look(cast.ada, "/nodes/n1/")
 
 
@@ -142,6 +154,37 @@ def test_the_map_has_a_table_that_says_the_same(cast, look):
     make.start(make.job(cast.ada, gpu="1/4", pool="dev"))
     page = look(cast.eve, "/cluster/gpus/")
     assert "View as table" in page and "25 %" in page and "8.5 GB" in page
+
+
+def test_a_map_of_many_machines_is_a_bar_for_each_that_leads_to_its_page(cast, look, monkeypatch):
+    monkeypatch.setattr(tiles, "MOST_DRAWN", 1)
+    make.gpu(make.node("n2", pool=cast.dev))
+    make.start(make.job(cast.ada, gpu="1", pool="dev"), cast.gpus[0])
+    page = look(cast.ada, "/cluster/gpus/")
+    assert 'href="/nodes/n1/" title="1 of 2 cards held"' in page
+    assert 'href="/nodes/n2/" title="0 of 1 card held"' in page
+    assert 'id="map-n1"' not in page and 'hx-trigger="change"' in page
+    Gpu.objects.filter(node=cast.node).update(healthy=False)
+    with_room = look(cast.ada, "/cluster/gpus/?size=1")
+    assert 'id="map-n2"' in with_room and 'id="map-n1"' not in with_room
+    Gpu.objects.update(healthy=False)
+    assert "No card has room for one more task of this size now." in look(cast.ada, "/cluster/gpus/?size=1")
+
+
+@pytest.mark.parametrize("pool", ["", "dev", "train"])
+def test_a_map_of_many_machines_counts_as_one_of_few(cast, monkeypatch, pool):
+    closed, broken = (make.node(name, pool=cast.dev) for name in ("n2", "n3"))
+    for node in (closed, broken):
+        make.gpu(node)
+    cordon_node(actor=SYSTEM, node=closed)
+    Gpu.objects.filter(node=broken).update(healthy=False)
+    for gpu, where in (("1/4", "dev"), ("1/2", "dev"), ("1", "train")):
+        make.start(make.job(cast.ada, gpu=gpu, pool=where))
+    few = GpuMap(cast.ada, pool, "")
+    told = few.answer, few.sizes
+    monkeypatch.setattr(tiles, "MOST_DRAWN", 0)
+    many = GpuMap(cast.ada, pool, "")
+    assert many.is_large and not many.machines and (many.answer, many.sizes) == told
 
 
 def test_the_map_shows_one_pool(cast, look):
@@ -251,3 +294,36 @@ def test_a_name_with_markup_stays_text(cast, look):
 
 def test_numbers_in_a_row_are_spans():
     assert show_ranges([8, 0, 1, 2]) == "0-2, 8"
+
+
+def test_the_totals_are_the_sums_of_what_each_machine_shows(cast):
+    closed, silent, whole = (make.node(name, pool=cast.dev) for name in ("n2", "n3", "n4"))
+    for node in (closed, silent, whole, whole):
+        make.gpu(node)
+    cordon_node(actor=SYSTEM, node=closed)
+    Node.objects.filter(pk=silent.pk).update(last_seen_at=timezone.now() - timedelta(hours=1))
+    Gpu.objects.filter(node=whole, index=0).update(healthy=False)
+    make.maintenance(whole, begins_in_s=-60)
+    for gpu in ("1/4", "1/2", "1"):
+        make.start(make.job(cast.ada, gpu=gpu, pool="dev" if gpu != "1" else "train"))
+    machines, totals = build_machines(list_node_views(cast.ada)), load_totals()
+    assert (totals.nodes, totals.ready, totals.gpus) == (4, 2, 6)
+    assert totals.gpu_free == sum(machine.free_milli for machine in machines) > 0
+    assert totals.gpu_held == sum(machine.held_milli for machine in machines) == 1750
+    assert totals.gpu_useless == 1000 * totals.gpus - totals.gpu_free - totals.gpu_held > 0
+    assert totals.cpu_milli == sum(machine.node.cpu_sellable_milli for machine in machines)
+    assert totals.cpu_held == sum(machine.view.cpu_held_milli for machine in machines) > 0
+    assert totals.memory_held == sum(machine.view.memory_held_mib for machine in machines) > 0
+
+
+def test_many_machines_come_on_pages_and_are_found_by_name(cast, look, monkeypatch):
+    monkeypatch.setattr("portal.pages.cluster.views.ON_A_PAGE", 2)
+    for name in ("alpha", "beta"):
+        make.gpu(make.node(name, pool=cast.dev))
+    page = look(cast.ada, "/cluster/")
+    assert "3 machines, 4 GPUs" in page and "node-alpha" in page and "node-n1" not in page and "Page 1 of 2" in page
+    assert "node-n1" in look(cast.ada, "/cluster/?page=2")
+    assert 'href="?pool=dev&amp;page=2"' in look(cast.ada, "/cluster/?pool=dev")  # by the same filter
+    found = look(cast.ada, "/cluster/?q=BET&pool=dev")
+    assert "node-beta" in found and "node-alpha" not in found and "3 machines, 4 GPUs" in found
+    assert "No machine matches" in look(cast.ada, "/cluster/?q=nowhere")

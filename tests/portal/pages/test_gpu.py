@@ -3,7 +3,9 @@
 import re
 
 import pytest
+from django.test import Client
 
+from cluster.nodes import close_card
 from tests import make
 
 pytestmark = pytest.mark.django_db
@@ -37,7 +39,13 @@ def test_a_card_has_curves_and_who_held_it(cast, look):
     assert "secret-plan" in held and held.count("<tr") == 3
 
 
-def test_a_stranger_sees_that_it_was_held_and_not_by_whom(cast, look):
+def test_a_stranger_sees_who_held_it_and_not_for_what(cast, look):
+    page = look(cast.eve, f"/gpus/{cast.gpus[0].uuid}/").content.decode()
+    assert "ada" in page.split("Held in the last 24 hours")[-1] and "secret-plan" not in page
+
+
+def test_by_policy_a_stranger_sees_that_it_was_held_and_not_by_whom(cast, look, settings):
+    settings.TESSERA_VISIBILITY = "team"
     page = look(cast.eve, f"/gpus/{cast.gpus[0].uuid}/").content.decode()
     held = page.split("Held in the last 24 hours")[-1]
     assert held.count("<tr") == 3 and "own-work" in held and "another team" in held
@@ -64,3 +72,20 @@ def test_the_keys_of_each_chart_have_the_colours_of_its_lines(cast, look):
 
 def test_there_is_no_page_of_an_unknown_card(cast, look):
     assert look(cast.ada, "/gpus/GPU-none/").status_code == 404
+
+
+def test_a_closed_card_says_why_and_an_admin_takes_it_back(cast, settings):
+    settings.TESSERA_PUBLIC_URL = "http://testserver"
+    card, root = cast.gpus[0], make.admin()
+    path = f"/gpus/{card.uuid}/"
+    close_card(actor=root.as_actor, gpu=card, why="GPU too hot")
+    pages = {}
+    for person in (cast.ada, root):
+        client = Client(headers={"Origin": "http://testserver"})
+        client.force_login(person)
+        pages[person.username] = client.get(path).content.decode()
+    assert "This card is out of service. GPU too hot" in pages["ada"] and "Back into service" not in pages["ada"]
+    assert "Back into service" in pages["rita"]
+    assert client.post(f"{path}open").status_code == 302
+    card.refresh_from_db()
+    assert card.healthy and "out of service" not in client.get(path).content.decode()

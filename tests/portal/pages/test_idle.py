@@ -60,7 +60,13 @@ def test_its_owner_sees_what_was_seen_and_what_follows(cast, look):
     assert "¼ of ¼ GPU that is held is idle." in page and "Ask ada" not in page and "Exempt…" not in page
 
 
-def test_a_stranger_sees_that_something_is_idle_and_not_whose(cast, look):
+def test_a_stranger_sees_whose_it_is_and_not_what(cast, look):
+    page = look(cast.eve)
+    assert "ada · nlp" in page and "explore" not in page and "CPU 1 %" not in page and "/snooze" not in page
+
+
+def test_by_policy_a_stranger_sees_that_something_is_idle_and_not_whose(cast, look, settings):
+    settings.TESSERA_VISIBILITY = "team"
     page = look(cast.eve)
     assert "51 min" in page and "nlp" in page
     assert "explore" not in page and "ada" not in page and "CPU 1 %" not in page and "/snooze" not in page
@@ -74,7 +80,7 @@ def test_every_page_says_it_to_its_owner_which_delivers_the_notice(cast, look):
 
 def test_rows_and_the_page_of_a_job_say_it(cast, look):
     assert "idle 51 min → stopped at" in look(cast.ada, "/jobs/")
-    assert "idle 51 min → stopped at" in look(cast.ada, "/")
+    assert "has been idle for 51 minutes." in look(cast.ada, "/")
     assert "Idle for 51 minutes." in look(cast.ada, f"/j/{cast.job.public_id}/")
 
 

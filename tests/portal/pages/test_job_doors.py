@@ -31,6 +31,20 @@ def test_the_owner_finds_terminal_ports_and_tensorboard(world):
     assert "Port 7860" in shown and "TensorBoard" in shown
 
 
+def test_they_are_buttons_in_the_head_of_each_tab_while_the_job_runs(world):
+    client = Client()
+    client.force_login(world.ada)
+
+    def head() -> str:
+        page = client.get(f"/j/{world.job.public_id}/?tab=spec").content.decode()
+        return page.partition('<header class="job-head">')[2].partition("</header>")[0]
+
+    shown = head()
+    assert [shown.count(words) for words in ("TensorBoard", "Port 6006", "Port 7860")] == [1, 1, 1]
+    make.end(world.job)
+    assert "TensorBoard" not in head() and "Port" not in head()
+
+
 def test_a_colleague_finds_the_ports_and_no_terminal(world):
     shown = page_for(world.bob, world.job)
     assert "/terminal/" not in shown and link_to_port(world.task, 7860) in shown

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from jobs.models import Job, Task
 from jobs.states import JobState, TaskState
-from portal.pages.jobs.views import PAGE
+from portal.pages.jobs.job_list import PAGE
 from runtimes.log_store import LogStore
 from scheduler.commit.starting import start_jobs
 from scheduler.commit.steps import StartJob, TaskStart
@@ -152,7 +152,7 @@ def test_a_state_filters(cast, look):
 
 
 @pytest.mark.parametrize(
-    "query", ["%22%27%00", "state=nonsense", "before=x", "before=99999999999999999999", "whose=all"]
+    "query", ["%22%27%00", "page=x", "page=99999999999999999999", "whose=all", "label=%00", "q=99999999999999999999"]
 )
 def test_odd_filters_are_ignored(cast, get, query):
     assert get(cast.ada, f"/jobs/?{query}").status_code == 200
@@ -162,15 +162,125 @@ def test_odd_filters_are_ignored(cast, get, query):
 def test_the_list_goes_on_where_the_page_ends(cast, look):
     jobs = [make.job(cast.ada) for _ in range(PAGE + 1)]
     first = look(cast.ada, "/jobs/")
-    assert f'id="row-{jobs[0].public_id}"' not in first and f"?before={jobs[1].pk}" in first
-    assert f'id="row-{jobs[0].public_id}"' in look(cast.ada, f"/jobs/?before={jobs[1].pk}")
+    assert f'id="row-{jobs[0].public_id}"' not in first and 'href="?page=2"' in first
+    assert f"1–{PAGE} of {PAGE + 1} jobs" in first
+    for page in (2, 99):
+        assert f'id="row-{jobs[0].public_id}"' in look(cast.ada, f"/jobs/?page={page}")
+
+
+def test_states_pool_label_owner_and_text_narrow_the_list_together(cast, look):
+    started(cast.ada, name="runs", labels={"exp": "a"})
+    make.job(cast.ada, name="waits", gpu="1/4", pool="dev", labels={"exp": "a"})
+    make.job(cast.ada, name="elsewhere", gpu="1", pool="train", labels={"exp": "b"})
+    make.job(cast.bob, name="bobs", gpu="1/4", pool="dev", labels={"exp": "a", "seed": "3"})
+
+    def names(query):
+        page = look(cast.ada, f"/jobs/?{query}")
+        return {name for name in ("runs", "waits", "elsewhere", "bobs") if f">{name}</a>" in page}
+
+    assert names("state=waiting&state=active") == {"runs", "waits", "elsewhere"}
+    assert names("state=waiting,failed") == {"waits", "elsewhere"}
+    assert names("pool=dev") == {"runs", "waits"} and names("pool=train") == {"elsewhere"}
+    assert names("label=exp:a&state=waiting") == {"waits"} and names("label=exp") == {"runs", "waits", "elsewhere"}
+    assert names("owner=bob") == {"bobs"} and names("owner=BOB&label=exp:b") == set()
+    assert names("whose=team&q=seed") == {"bobs"} and names("whose=team&q=exp:a") == {"runs", "waits", "bobs"}
+
+
+def test_days_and_dates_narrow_the_list(cast, look):
+    new, old = make.job(cast.ada, name="new"), make.job(cast.ada, name="old")
+    day = timezone.localdate() - timedelta(days=10)
+    Job.objects.filter(pk=old.pk).update(submitted_at=timezone.now() - timedelta(days=10))
+    for query, shown in (
+        ("days=today", [new]),
+        ("days=7d", [new]),
+        ("days=30d", [new, old]),
+        (f"until={day}", [old]),
+        (f"from={day + timedelta(days=1)}", [new]),
+        (f"from={day}&until={day}", [old]),
+    ):
+        page = look(cast.ada, f"/jobs/?{query}")
+        assert [job for job in (new, old) if f'id="row-{job.public_id}"' in page] == shown, query
+
+
+def test_a_wrong_value_is_told_and_the_other_filters_hold(cast, look):
+    make.job(cast.ada, name="one-waits")
+    started(cast.ada, name="one-runs")
+    page = look(cast.ada, "/jobs/?state=waiting&state=odd&pool=none&from=2026-13-01&sort=size&days=x")
+    for name, got in (("State", "odd"), ("Pool", "none"), ("Submitted from", "2026-13-01"), ("Order", "size")):
+        assert f"{name}: “{got}” is not possible, so it is left out." in page
+    assert "one-waits" in page and "one-runs" not in page
+
+
+def test_each_filter_is_a_chip_that_removes_it_alone(cast, look):
+    make.job(cast.ada, gpu="1/4", pool="dev", labels={"exp": "a"})
+    page = look(cast.ada, "/jobs/?state=waiting&pool=dev&label=exp:a&sort=name")
+    for words, rest in (
+        ("Waiting", "pool=dev&amp;label=exp%3Aa&amp;sort=name"),
+        ("Pool: dev", "state=waiting&amp;label=exp%3Aa&amp;sort=name"),
+        ("Label: exp:a", "state=waiting&amp;pool=dev&amp;sort=name"),
+    ):
+        assert f'<a class="chip" href="?{rest}">{words}' in page
+
+
+@pytest.mark.parametrize(
+    ("sort", "order"),
+    [("", "cba"), ("submitted", "abc"), ("name", "cba"), ("-name", "abc"), ("-ran", "bac"), ("ended", "abc")],
+)
+def test_a_heading_sorts_and_what_has_no_value_is_last(cast, look, sort, order):
+    jobs = {letter: make.job(cast.ada, name=name) for letter, name in (("a", "zoo"), ("b", "mid"), ("c", "art"))}
+    now = timezone.now()
+    for letter, ran, ended in (("a", 1, 9), ("b", 5, 2)):
+        times = {"started_at": now - timedelta(hours=ended + ran), "ended_at": now - timedelta(hours=ended)}
+        Job.objects.filter(pk=jobs[letter].pk).update(state=JobState.SUCCEEDED, **times)
+    page = look(cast.ada, f"/jobs/?sort={sort}")
+    assert "".join(sorted(jobs, key=lambda letter: page.index(f'id="row-{jobs[letter].public_id}"'))) == order
+    assert 'aria-sort="' in page
+
+
+# ---- several at once ----
+
+
+def test_several_are_stopped_and_each_answer_is_told(cast, post, look):
+    waits, runs = make.job(cast.ada), started(cast.ada)[0]
+    ended = make.job(cast.ada)
+    Job.objects.filter(pk=ended.pk).update(state=JobState.SUCCEEDED)
+    hers = make.job(cast.eve, gpu="1/4", pool="dev")
+    mates = make.job(make.user("mia", cast.nlp), gpu="1/4", pool="dev")
+    ids = [job.public_id for job in (waits, runs, ended, hers, mates)]
+    answer = post(cast.ada, "/jobs/act", do="stop", job=[*ids, "job-x"], next="/jobs/?whose=team")
+    assert answer["Location"] == "/jobs/?whose=team"
+    page = look(cast.ada, "/jobs/")
+    assert "2 jobs are stopped." in page and "1 had ended or was asked to stop already." in page
+    assert "1 job is left as it is: " in page
+    assert Job.objects.get(pk=waits.pk).state == JobState.CANCELLED
+    assert Job.objects.get(pk=runs.pk).stop_requested_by == "ada"
+    assert all(Job.objects.get(pk=job.pk).stop_requested_at is None for job in (hers, mates, ended))
+
+
+def test_several_are_retried_and_labelled(cast, post, look):
+    jobs = [make.job(cast.ada, labels={"old": ""}) for _ in range(3)]
+    ids = [job.public_id for job in jobs]
+    post(cast.ada, "/jobs/act", do="stop", job=ids[:2])
+    post(cast.ada, "/jobs/act", do="label", job=ids, set="exp: a\ngood", remove="old, none")
+    assert [Job.objects.get(pk=job.pk).labels for job in jobs] == [{"exp": "a", "good": ""}] * 3
+    post(cast.ada, "/jobs/act", do="retry", job=ids)
+    page = look(cast.ada, "/jobs/")
+    assert "3 jobs have their labels." in page and "2 jobs are queued again." in page
+    assert "1 job is left as it is: " in page
+    assert set(Job.objects.values_list("state", flat=True)) == {JobState.QUEUED}
+
+
+@pytest.mark.parametrize("sent", [{}, {"do": "stop"}, {"do": "delete", "job": "job-1"}])
+def test_nothing_chosen_is_told(cast, post, look, sent):
+    post(cast.ada, "/jobs/act", **sent)
+    assert "Choose one job or several" in look(cast.ada, "/jobs/")
 
 
 def test_many_rows_take_no_more_queries_than_one(cast, client, django_assert_max_num_queries):
     for _ in range(20):
         make.job(cast.ada)
     client.force_login(cast.ada)
-    with django_assert_max_num_queries(16):
+    with django_assert_max_num_queries(20):
         client.get("/jobs/")
 
 
@@ -354,7 +464,7 @@ def test_script_in_name_and_command_stays_text(cast, look):
         assert "<img src=x" not in page and "<script>alert" not in page
 
 
-@pytest.mark.parametrize("target", ["job", "row", "card"])
+@pytest.mark.parametrize("target", ["job", "row"])
 def test_each_shape_of_a_job_renders_alone_in_every_state(cast, look, target):
     job, tasks = started(cast.ada)
     shown = target if target == "job" else f"{target}-{job.public_id}"

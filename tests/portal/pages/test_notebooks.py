@@ -13,6 +13,7 @@ from notebooks.services import create_notebook, start_notebook, stop_notebook
 from scheduler.models import Lease
 from scheduler.preview.preview import check_possible
 from tests import make
+from tests.portal.pages.rail import PROMISES, RAIL
 
 pytestmark = pytest.mark.django_db
 
@@ -69,7 +70,7 @@ def test_without_notebooks_the_list_offers_the_presets_with_a_live_promise(ada):
 def test_a_size_that_does_not_fit_now_says_that_it_waits(cast, ada):
     make.start(make.job(cast.bob, gpu="1", pool="dev"))
     make.start(make.job(cast.bob, gpu="1", pool="train"))
-    assert "a new notebook" in (text := page(ada, "/")) and ">waiting" in text
+    assert "a new notebook" in (text := page(ada, "/", **RAIL)) and ">waiting" in text
 
 
 def test_one_click_makes_a_notebook_starts_it_and_leads_to_the_starting_page(cast, ada):
@@ -94,7 +95,7 @@ def test_the_first_line_tells_apart_what_waits_starts_runs_and_stops(cast, ada):
 
 def test_a_second_click_goes_on_with_the_same_notebook(cast, ada):
     made(cast.ada, gpu="1/2")
-    assert "continues in explore" in page(ada, "/")
+    assert "continues in explore" in page(ada, "/", **RAIL)
     ada.post("/notebooks/preset", {"gpu": "1/2"})
     ada.post("/notebooks/preset", {"gpu": "1/2"})
     assert Notebook.objects.count() == 1 and cast.ada.jobs.count() == 1
@@ -156,6 +157,23 @@ def test_a_stopped_one_says_who_stopped_it(cast, ada):
     notebook = started(made(cast.ada))
     ada.post(f"/n/{notebook.public_id}/stop")
     assert "Stopped by ada." in page(ada, f"/n/{notebook.public_id}/open")
+
+
+def test_the_form_asks_behind_itself_what_each_size_promises(ada, monkeypatch):
+    """Trial cycles over a long queue take a second or two."""
+    with monkeypatch.context() as patch:
+        patch.setattr("portal.pages.notebooks.sizes.preview_starts", None)
+        form = ada.get("/notebooks/new?gpu=1/4").content.decode()
+    assert 'hx-get="/notebooks/new?gpu=1/4" hx-trigger="load"' in form and 'id="promise-1-4">…</span>' in form
+    promises = ada.get("/notebooks/new?gpu=1/4", headers=PROMISES).content.decode()
+    assert 'id="promise-1-4" hx-swap-oob="true">starts now</span>' in promises and "<html" not in promises
+
+
+def test_why_the_chosen_size_would_wait_is_said(ada, cast):
+    for gpu in cast.gpus:
+        make.start(make.job(cast.bob, gpu="1", pool=gpu.pool.name), gpu)
+    promises = ada.get("/notebooks/new?gpu=1/4", headers=PROMISES).content.decode()
+    assert "waiting</span>" in promises and " waits: " in promises.partition('id="promise-why"')[2]
 
 
 def test_waiting_offers_only_sizes_that_start_now(cast, ada):
@@ -268,10 +286,10 @@ def test_the_list_of_jobs_shows_its_starts_only_where_that_is_asked(cast, ada):
 def test_home_shows_a_notebook_as_one_and_not_as_a_job(cast, ada):
     notebook = running(made(cast.ada))
     text = page(ada, "/")
-    assert f'id="card-{notebook.public_id}"' in text and f'id="card-{notebook.job.public_id}"' not in text
+    assert f'id="home-{notebook.public_id}"' in text and f'id="home-{notebook.job.public_id}"' not in text
 
 
-@pytest.mark.parametrize("target", ["notebook", "row", "card"])
+@pytest.mark.parametrize("target", ["notebook", "row"])
 def test_each_shape_renders_alone(cast, ada, target):
     notebook = running(made(cast.ada))
     name = target if target == "notebook" else f"{target}-{notebook.public_id}"

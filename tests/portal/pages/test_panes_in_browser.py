@@ -1,62 +1,35 @@
-"""The form and the YAML in a real browser: each follows the other, and neither writes over what is being typed.
+"""The form and the YAML in a real browser: each follows the other, and neither writes over what is being typed."""
 
-Chromium's requests are answered by Django's own test client, so that a test can hold an answer back.
-"""
-
-import mimetypes
-from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
 import pytest
-from django.conf import settings
-from django.db import connections
 from django.utils import timezone
 from playwright.sync_api import expect
 
 from accounts.models import User
 from scheduler.models import Lease
 from tests import make
+from tests.portal.pages.answered_browser import ADDRESS, Portal
+from tests.web_process import elsewhere
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
 SYNC = "/jobs/new/sync"
-PASSED_ON = {"content-type", "x-csrftoken", "origin"}
 
 
-class Portal:
-    """Answers the browser. held: syncs that wait for `let_go`, where `holds` is on."""
+class HoldingPortal(Portal):
+    """held: syncs that wait for `let_go`, where `holds` is on."""
 
     def __init__(self, client):
-        self.client = client
+        super().__init__(client)
         self.holds = False
         self.held = []
 
     def answer(self, route):
-        path = urlsplit(route.request.url).path
-        if path == SYNC and self.holds:
+        if self.holds and urlsplit(route.request.url).path == SYNC:
             self.held.append(route)
-        elif path.startswith("/static/"):
-            file = settings.ROOT / path.lstrip("/")
-            route.fulfill(body=file.read_bytes(), content_type=mimetypes.guess_type(path)[0])
         else:
-            self.pass_on(route)
-
-    def pass_on(self, route):
-        asked = route.request
-        headers = {name: value for name, value in asked.headers.items() if name in PASSED_ON}
-        kind = headers.pop("content-type", "")
-        with ThreadPoolExecutor(1) as pool:  # Playwright's event loop runs in this thread
-            answer = pool.submit(
-                self._ask, asked.method, asked.url, asked.post_data_buffer or b"", kind, headers
-            ).result()
-        route.fulfill(status=answer.status_code, body=answer.content, content_type=answer["Content-Type"])
-
-    def _ask(self, method, url, body, kind, headers):
-        try:
-            headers = {**headers, "Host": "localhost"}
-            return self.client.generic(method, urlsplit(url).path, body, content_type=kind, headers=headers)
-        finally:
-            connections.close_all()
+            super().answer(route)
 
     def let_go(self):
         self.holds = False
@@ -66,10 +39,10 @@ class Portal:
 
 @pytest.fixture
 def portal(client, settings):
-    settings.TESSERA_PUBLIC_URL = "http://localhost"
+    settings.TESSERA_PUBLIC_URL = ADDRESS
     Lease.objects.create(name="cycle", epoch=1, last_ok_at=timezone.now())
     client.force_login(make.cast().ada)
-    return Portal(client)
+    return HoldingPortal(client)
 
 
 @pytest.fixture
@@ -78,7 +51,7 @@ def page(chromium, portal):
     page = context.new_page()
     page.set_default_timeout(10_000)
     page.route("**/*", portal.answer)
-    page.goto("http://localhost/jobs/new")
+    page.goto(f"{ADDRESS}/jobs/new")
     expect(page.locator("[data-preview]")).to_have_attribute("data-tone", "done")
     yield page
     context.close()
@@ -139,12 +112,10 @@ def test_the_impossible_is_put_right_by_one_click(page):
 def take_the_card_of_train():
     eve = User.objects.get(username="eve")
     make.start(make.job(eve, gpu="1", pool="train", time="1h"))
-    connections.close_all()
 
 
 def test_what_would_help_comes_a_moment_later_and_is_one_click(page):
-    with ThreadPoolExecutor(1) as pool:  # Playwright's event loop runs in this thread
-        pool.submit(take_the_card_of_train).result()
+    elsewhere(take_the_card_of_train)
     field(page, "yaml").fill("run: x\ngpu: 1\npool: train\n")
     expect(page.locator("[data-preview]")).to_have_attribute("data-tone", "wait")
     page.get_by_role("button", name="Pool dev instead of train: now").click()

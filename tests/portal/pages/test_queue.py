@@ -63,11 +63,18 @@ def test_a_team_mate_sees_whose_it_is(cast, look):
     assert "llama" in page and "ada" in page and "is-mine" not in page
 
 
-def test_a_stranger_finds_no_trace_of_whose_it_is(cast, look):
+def test_a_stranger_is_told_the_owner_and_not_what_it_is(cast, look):
+    wait(cast.ada, gpu="1/4", pool="dev", name="secret-plan")
+    page = look(cast.eve)
+    assert '<span class="muted">ada</span>' in page and "secret-plan" not in page and "/j/" not in page
+
+
+def test_by_policy_a_stranger_finds_no_trace_of_whose_it_is(cast, look, settings):
+    settings.TESSERA_VISIBILITY = "team"
     waiting = wait(cast.ada, gpu="1/4", pool="dev", name="secret-plan")
     running = make.job(cast.ada, gpu="1/4", pool="dev", name="secret-run", time="1h")
     make.start(running)
-    page = look(cast.eve)
+    page = look(cast.eve).replace("combobox", "")
     assert "nlp" in page and "held by someone" in page and "held" in page and "¼" in page
     for secret in ("secret", "ada", "bob", waiting.public_id, running.public_id, "/j/", str(waiting.uuid)):
         assert secret not in page
@@ -145,3 +152,16 @@ def test_how_well_starts_were_foretold_is_said(cast, look):
             started_at=now + timedelta(hours=late),
         )
     assert "Of 20 starts in the last seven days, 50 % were in the range" in look(cast.ada)
+
+
+def test_of_a_long_queue_the_head_is_shown_and_more_for_who_asks(cast, look, monkeypatch):
+    for name in ("SHOWN", "LEAST_SHOWN"):
+        monkeypatch.setattr(f"portal.pages.cluster.queue.{name}", 1)
+    monkeypatch.setattr("portal.pages.cluster.queue.MOST_SHOWN", 3)
+    names = [wait(cast.ada, position=place, gpu="1", pool="train").public_id for place in (1, 2, 3, 4)]
+    for _ in range(2):
+        make.start(make.job(cast.ada, gpu="1/4", pool="dev"))
+    short, long = look(cast.ada), look(cast.ada, "?rows=3")
+    assert f'id="{names[0]}"' in short and f'id="{names[1]}"' not in short and "and 3 more" in short
+    assert 'href="?rows=3"' in short and "4 jobs are waiting for 4 GPUs; 2 running." in short
+    assert f'id="{names[2]}"' in long and "and 1 more" in long and "Show up to" not in long

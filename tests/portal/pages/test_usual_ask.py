@@ -11,6 +11,7 @@ from notebooks.environment import READY, environment_path
 from scheduler.models import Lease
 from scheduler.preview.possible_asks import find_usual_ask, list_possible_asks
 from tests import make
+from tests.portal.pages.rail import RAIL
 
 pytestmark = pytest.mark.django_db
 
@@ -40,7 +41,8 @@ def whole(cast):
 def look(client):
     def look(person, path):
         client.force_login(person)
-        return client.get(path).content.decode()
+        rail = client.get("/", headers=RAIL).content.decode() if path == "/" else ""
+        return client.get(path).content.decode() + rail
 
     return look
 

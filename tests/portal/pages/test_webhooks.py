@@ -153,7 +153,7 @@ def test_a_teams_webhook_is_for_its_leads(cast, sign_in):
 def test_the_list_asks_no_more_for_more_webhooks(ada, cast, django_assert_max_num_queries):
     for number in range(10):
         make.webhook(cast.ada, name=f"hook {number}")
-    with django_assert_max_num_queries(11):
+    with django_assert_max_num_queries(13):
         ada.get(AT)
 
 

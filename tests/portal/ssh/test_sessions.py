@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from accounts.directory import suspend_person
 from accounts.models import SshKey, User
-from accounts.services import suspend_person
 from accounts.ssh_keys import remove_ssh_key
 from events.models import Event
 from jobs.states import TaskState

@@ -187,7 +187,7 @@ class AccessContract:
 
     async def test_a_session_keeps_no_task_alive_and_is_not_taken_for_it(self, world):
         uuid = await running(world, "until [ -e stop ]; do sleep 0.05; done; exit 5", grace_s=30)
-        stubborn = "trap '' TERM HUP; touch stop; while :; do sleep 0.05; done"
+        stubborn = "trap '' TERM HUP; sleep 1; touch stop; while :; do sleep 0.05; done"
         session = await world.access().exec(uuid, ["sh", "-c", stubborn])
         view = await asyncio.to_thread(world.until, uuid, "exited")
         assert (view.exit_code, view.cause) == (5, "")

@@ -30,6 +30,7 @@ from tests.registry_server import serve_registry
 from tests.runtimes.kubernetes.world import KubernetesWorld, wait_slowly
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.django_db]
+BESIDE_OTHERS = True  # the node is told of registries of its own
 USER, PASSWORD = "robot", "s3cret"
 HTPASSWD = f"{USER}:$2b$04$fd5hWccXiBph8y3oSkoylOMjb46MlaM2EBB303TQp59kReFSI0DPe\n"
 

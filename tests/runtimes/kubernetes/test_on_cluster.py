@@ -18,7 +18,7 @@ from runtimes.kubernetes.watch.informer_cache import build_key
 from runtimes.kubernetes.watch.reflectors import ClusterView
 from tests.runtimes.kubernetes.specs import CARDS, CONFIG, MODES, TASKS, task
 from tests.runtimes.kubernetes.test_manifest import hostile_specs
-from tests.runtimes.kubernetes.world import pod_path, wait_slowly
+from tests.runtimes.kubernetes.world import TOO_MUCH, pod_path, wait_slowly
 
 pytestmark = pytest.mark.kubernetes
 
@@ -188,7 +188,7 @@ def test_a_task_runs_as_its_person_and_sees_no_token(world, kubelet):
 
 
 def test_out_of_memory(world, kubelet):
-    spec = world.spec("x=$(head -c 200000000 /dev/zero | tr '\\0' x); exit 5", memory_mib=64)
+    spec = world.spec(TOO_MUCH, memory_mib=64)
     world.runtime.start(spec)
     view = world.until(spec.uuid, "exited")
     assert (view.cause, view.signal) == ("out_of_memory", 9)

@@ -28,6 +28,8 @@ PYTHON = os.environ.get("TESSERA_TEST_PYTHON_IMAGE", "10.88.0.1:5000/python:3.11
 REAL_NODE, FAKE = "tessera.sh/real", "kwok.x-k8s.io/node"
 DEADLINE_S = 180
 """Not a guess about speed: on a busy machine the controllers of the cluster back off for a minute and more."""
+TOO_MUCH = "exec dd if=/dev/zero of=/dev/null bs=200M count=1"
+"""Ends for want of memory in one read. A shell that reads as much takes a minute of a small task's processor."""
 
 
 class KubernetesWorld(World):

@@ -6,6 +6,7 @@ import re
 import pytest
 
 from runtimes.local.shim.output import CappedLog
+from runtimes.log_times import UNKNOWN, read_moments
 from tests.runtimes.worlds import LocalWorld
 
 
@@ -125,3 +126,20 @@ def test_the_log_can_be_read_while_the_job_runs():
         first, offset = world.runtime.logs.read(spec.uuid, 0)
     assert (first, offset) == (b"first\n", 6)
     world.close()
+
+
+def test_it_is_noted_when_each_part_came_and_not_made_up_for_what_was_held_back(tmp_path):
+    files = [os.open(tmp_path / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND) for name in ("x.log", "x.times")]
+    clock = Clock()
+    log = CappedLog(*files, clock=clock, now=lambda: 1000 + clock.now, total=40, tail=20, line=99)
+    log.feed(b"one\n")
+    log.feed(b"two\n")
+    clock.now += 0.9
+    log.feed(b"three\n")
+    clock.now += 1
+    log.feed(b"four\n")
+    log.feed(b"held back, as the log is full\n")
+    log.finish()
+    for file in files:
+        os.close(file)
+    assert read_moments(tmp_path / "x.log", 0, 1000) == [(0, 1000), (14, 1001), (20, UNKNOWN)]

@@ -91,6 +91,20 @@ app.kubernetes.io/component: {{ .name }}
 {{- end }}
 {{- end }}
 {{- end }}
+{{- $engine := .Values.seriesEngine }}
+{{- range $name, $url := dict "TESSERA_REMOTE_WRITE" $engine.writeUrl "TESSERA_REMOTE_READ" $engine.readUrl }}
+{{- if $url }}
+- {name: {{ $name }}_URL, value: {{ $url | quote }}}
+{{- if $engine.user }}
+- {name: {{ $name }}_USER, value: {{ $engine.user | quote }}}
+{{- end }}
+{{- if $engine.existingSecret }}
+{{- $key := ternary "password" "token" (not (empty $engine.user)) }}
+- name: {{ $name }}_{{ upper $key }}
+  valueFrom: {secretKeyRef: {name: {{ $engine.existingSecret }}, key: {{ $key }}}}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- range $name, $value := .Values.settings }}
 - {name: {{ $name }}, value: {{ $value | toString | quote }}}
 {{- end }}

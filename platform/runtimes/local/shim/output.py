@@ -6,8 +6,10 @@ a carriage return ends one, too.
 
 import os
 import time
+from collections.abc import Callable
 
 from agent.logs.capping import NewestBytes, format_marker
+from runtimes.log_times import RECORD, UNKNOWN
 
 MIB = 1 << 20
 LATEST = 8192
@@ -15,9 +17,19 @@ LATEST = 8192
 
 class CappedLog:
     def __init__(
-        self, fd: int, *, rate=MIB, burst=8 * MIB, total=200 * MIB, line=16384, tail=MIB, clock=time.monotonic
+        self,
+        fd: int,
+        times: int = -1,
+        *,
+        rate=MIB,
+        burst=8 * MIB,
+        total=200 * MIB,
+        line=16384,
+        tail=MIB,
+        clock=time.monotonic,
+        now: Callable[[], float] = time.time,
     ):
-        """fd: for append. rate: bytes/s; the rest: bytes."""
+        """fd: for append. times: for append, too, when it came. rate: bytes/s; the rest: bytes."""
         self.fd, self.rate, self.burst, self.line, self.clock = fd, rate, burst, line, clock
         self.head_left = total - tail
         self.tokens, self.filled_at = float(burst), clock()
@@ -26,6 +38,8 @@ class CappedLog:
         self.column, self.cut = 0, 0
         self.tail = NewestBytes(tail)
         self.unwritten = 0
+        self.times, self.now, self.second = times, now, UNKNOWN
+        self.size = os.fstat(fd).st_size if fd >= 0 else 0
 
     def feed(self, data: bytes) -> None:
         self._refill()
@@ -41,7 +55,8 @@ class CappedLog:
         self._store(self._shorten(data))
 
     def finish(self) -> None:
-        """Write what is held back, once."""
+        """Write what is held back, once; nobody knows when it came."""
+        self.now = lambda: UNKNOWN
         if self.fast:
             last_words = self.latest[self.latest.find(b"\n") + 1 :]
             self.fast -= len(last_words)
@@ -106,9 +121,22 @@ class CappedLog:
             self.tail.add(later)
 
     def _write(self, data: bytes) -> None:
+        self._note_time()
         while data:
             try:
-                data = data[os.write(self.fd, data) :]
+                written = os.write(self.fd, data)
+                data, self.size = data[written:], self.size + written
             except OSError:  # a full disk must not end jobs
                 self.unwritten += len(data)
                 return
+
+    def _note_time(self) -> None:
+        """Note when what follows came, once for each second."""
+        second = int(self.now())
+        if self.times < 0 or second == self.second:
+            return
+        try:
+            os.write(self.times, RECORD.pack(self.size, second))
+            self.second = second
+        except OSError:  # the next piece tries again
+            pass

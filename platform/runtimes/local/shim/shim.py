@@ -11,6 +11,7 @@ import select
 import signal
 import sys
 import time
+from pathlib import Path
 
 from agent.usage.group_counters import read_peak_mib
 from runtimes.local import isolation
@@ -34,6 +35,7 @@ from runtimes.local.shim.helper_processes import ReportPipe, spawn_helper, unreg
 from runtimes.local.shim.output import CappedLog
 from runtimes.local.shim.task_counters import TaskCounters
 from runtimes.local.taskdir import TaskDir, build_exit_record
+from runtimes.log_times import times_path
 
 TICK_S = 1.0  # checks memory, and stop files without signal
 KILL_EVERY_S = 0.05
@@ -119,8 +121,9 @@ class Shim:
 
     def _open_log(self) -> None:
         os.makedirs(os.path.dirname(self.plan["log"]), mode=0o700, exist_ok=True)
-        fd = os.open(self.plan["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        self.log = CappedLog(fd, **self.plan["log_caps"])
+        paths = Path(self.plan["log"]), times_path(Path(self.plan["log"]))
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        self.log = CappedLog(*(os.open(path, flags, 0o600) for path in paths), **self.plan["log_caps"])
         self.out_r, self.out_w = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(self.out_r, False)
         self.poll.register(self.out_r, select.POLLIN)

@@ -1,0 +1,69 @@
+"""Which jobs waited at a past moment, and since when: from tasks, jobs and events, as the report of waits reads them.
+
+Their places in the queue and the reasons why they waited are not kept.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db import connection
+
+from jobs.models import Job
+
+SPANS = """
+    SELECT t.job_id, coalesce(t.assigned_at, t.ended_at) AS over_at,
+        CASE WHEN t.attempt = 1 THEN j.submitted_at
+            WHEN t.attempt = j.attempt THEN j.queued_at
+            ELSE (SELECT max(e.at) FROM events_event e WHERE e.kind = 'job' AND e.object_id = j.id
+                AND e.to_state = 'QUEUED' AND e.at <= coalesce(t.assigned_at, t.ended_at))
+        END AS queued_at
+    FROM jobs_task t CROSS JOIN LATERAL (
+        SELECT id, attempt, submitted_at, queued_at FROM jobs_job WHERE id = t.job_id OFFSET 0
+    ) j
+    WHERE t.rank = 0 AND j.submitted_at <= %(ends)s
+        AND (coalesce(t.assigned_at, t.ended_at) > %(begins)s OR coalesce(t.assigned_at, t.ended_at) IS NULL)
+"""
+"""Each wait that was not over at `begins`, of a job that was there at `ends`; over_at is NULL while it goes on.
+
+OFFSET 0: each job by its id. A join makes the planner read all jobs that there ever were.
+"""
+QUERY = """
+WITH span AS ({spans})
+SELECT span.job_id, greatest(queued_at, CASE WHEN last.verb = 'released' THEN last.at END),
+    coalesce(last.verb = 'held', false)
+FROM span LEFT JOIN LATERAL (
+    SELECT e.verb, e.at FROM events_event e
+    WHERE e.kind = 'job' AND e.object_id = span.job_id AND e.verb IN ('held', 'released') AND e.at <= %(ends)s
+    ORDER BY e.seq DESC LIMIT 1
+) last ON true
+WHERE queued_at <= %(ends)s
+""".replace("{spans}", SPANS)
+
+
+@dataclass(frozen=True)
+class Wait:
+    """A job that waited. since: its submit, new try or release, whichever was last. held: by a person."""
+
+    job: Job
+    since: datetime
+    held: bool
+
+    @property
+    def pools(self) -> tuple[str, ...]:
+        """All where it waited."""
+        return tuple(choice["name"] for choice in self.job.choices) or (self.job.pool.name,)
+
+    @property
+    def asks(self) -> tuple[tuple[str, int], ...]:
+        """(GPUs of a task, tasks) of each role, the fewest with which it starts."""
+        return tuple((role["request"]["gpu"], role["min"]) for role in self.job.gang)
+
+
+def load_waits(at: datetime) -> list[Wait]:
+    """Return the jobs that waited, those first that had waited longest."""
+    with connection.cursor() as cursor:
+        cursor.execute(QUERY, {"begins": at, "ends": at})
+        rows = cursor.fetchall()
+    jobs = Job.objects.with_names().defer("spec", "labels").in_bulk([pk for pk, _since, _held in rows])
+    waits = [Wait(jobs[pk], since, held) for pk, since, held in rows]
+    return sorted(waits, key=lambda wait: (wait.since, wait.job.pk))

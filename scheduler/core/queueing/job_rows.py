@@ -1,0 +1,89 @@
+"""Waiting jobs as rows of arrays, kept across cycles, in which nearly all of them stay the same."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from itertools import compress, repeat
+from operator import attrgetter
+
+import numpy as np
+
+from scheduler.core.model.types import WaitingJob
+
+
+@dataclass(frozen=True, eq=False)
+class JobColumns:
+    """[n] what orders and numbers jobs.
+
+    alike: the same for jobs that differ in number, priority and arrival alone. shape: for those that fit in the same
+    places.
+    """
+
+    jobs: Sequence[WaitingJob]
+    number: np.ndarray
+    choice: np.ndarray
+    pool: np.ndarray
+    team: np.ndarray
+    user: np.ndarray
+    priority: np.ndarray
+    alike: np.ndarray
+    shape: np.ndarray
+    submitted_at: np.ndarray
+
+    def take(self, chosen: np.ndarray) -> "JobColumns":
+        """Return the columns of some of the jobs. chosen: bool [n]."""
+        jobs = list(compress(self.jobs, chosen.tolist()))
+        return JobColumns(jobs, *(getattr(self, field.name)[chosen] for field in fields(self)[1:]))
+
+
+INTEGERS = ("number", "choice", "pool", "team", "user", "priority", "alike", "shape")
+ATTRIBUTES = attrgetter("job", *INTEGERS[1:6])
+
+
+class JobRows:
+    """Rows of records by the identity of the object."""
+
+    def __init__(self) -> None:
+        self._clear()
+
+    def _clear(self) -> None:
+        self._records: list[WaitingJob] = []
+        """[row] keeps the record, so that its id stays unique."""
+        self._row: dict[int, int] = {}
+        self._alike: dict[tuple, int] = {}
+        self._shapes: dict[tuple, int] = {}
+        self._integers = np.empty((len(INTEGERS), 0), dtype=np.int64)
+        self._submitted_at = np.empty(0)
+
+    def trim(self, most: int) -> None:
+        """Clear a cache mostly of jobs that wait no more."""
+        if len(self._records) > most:
+            self._clear()
+
+    def columns_of(self, jobs: Sequence[WaitingJob]) -> JobColumns:
+        """Return the columns of these jobs; new ones get a row."""
+        rows = np.fromiter(map(self._row.get, map(id, jobs), repeat(-1)), np.int64, len(jobs))
+        new = (rows < 0).nonzero()[0]
+        if len(new):
+            self._append([jobs[at] for at in new.tolist()])
+            rows[new] = [self._row[id(jobs[at])] for at in new.tolist()]
+        integers = dict(zip(INTEGERS, self._integers[:, rows], strict=True))
+        return JobColumns(jobs=jobs, submitted_at=self._submitted_at[rows], **integers)
+
+    def _append(self, jobs: list[WaitingJob]) -> None:
+        self._row.update(zip(map(id, jobs), range(len(self._records), len(self._records) + len(jobs)), strict=True))
+        self._records += jobs
+        alike = [self._alike.setdefault(_equal_job_key(job), len(self._alike)) for job in jobs]
+        shapes = [self._shapes.setdefault(_shape_key(job), len(self._shapes)) for job in jobs]
+        columns = [*zip(*map(ATTRIBUTES, jobs), strict=True), alike, shapes]
+        self._integers = np.concatenate((self._integers, np.array(columns, dtype=np.int64)), axis=1)
+        self._submitted_at = np.append(self._submitted_at, [job.submitted_at for job in jobs])
+
+
+def _equal_job_key(job: WaitingJob) -> tuple:
+    """Return a key shared by equal jobs. Comparing gangs is slow, so by identity."""
+    wishes = job.held, job.not_before, job.preemptible, job.time_s
+    return id(job.gang), job.pool, job.team, job.user, *wishes
+
+
+def _shape_key(job: WaitingJob) -> tuple:
+    return id(job.gang), job.pool, job.preemptible, job.time_s
