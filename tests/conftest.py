@@ -17,7 +17,7 @@ from django.db import connection, transaction
 from django.test import TransactionTestCase
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import expect, sync_playwright
 from psycopg.pq import TransactionStatus
 from whitenoise.middleware import WhiteNoiseMiddleware
 
@@ -49,6 +49,9 @@ KEPT_TABLES = {"django_content_type", "auth_permission"}  # of the migrations, a
 CLUSTER_TIMEOUT_S = 400
 SLOW_TIMEOUT_S = 300  # several platforms share two cores then
 SESSIONS_END_S = 5
+BROWSER_MS = (
+    30_000  # Playwright's own for what is clicked; of what is expected it waits 5 s, too short beside a cluster
+)
 NO_GPU = "NO NVIDIA GPU: the GPU tests were skipped."
 
 real_connect, real_connect_ex = socket.socket.connect, socket.socket.connect_ex
@@ -292,6 +295,7 @@ def chromium(chromium_path):
     and Django takes everything for asynchronous code.
     """
     os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
+    expect.set_options(timeout=BROWSER_MS)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium_path, args=CHROMIUM_ARGUMENTS)
         yield browser

@@ -4,7 +4,7 @@ import re
 
 from playwright.sync_api import Page, expect
 
-SOON_MS = 15_000
+SOON_MS = 30_000
 
 
 def state_is(page: Page, state: str, timeout: float = SOON_MS) -> None:

@@ -79,7 +79,6 @@ def browsing(chromium, url: str, session: str, **window):
     page, wrong = context.new_page(), []
     page.on("console", lambda message: wrong.append(message.text) if "Content Security" in message.text else None)
     page.on("pageerror", lambda error: wrong.append(str(error)))
-    page.set_default_timeout(15_000)
     yield page
     context.close()
     assert wrong == []

@@ -54,7 +54,7 @@ def test_a_file_goes_on_after_the_connection_was_lost(page, portal, model):
 
     page.route("**/api/v1/files/uploads/*", pieces)
     page.locator("#files-input").set_input_files(str(model))
-    expect(page.locator(".sending-row.is-done")).to_have_count(1, timeout=30_000)
+    expect(page.locator(".sending-row.is-done")).to_have_count(1)
     expect(page.locator(".files-table td").first).to_contain_text("model.bin")
     assert lost == [str(8 * 2**20), str(16 * 2**20)] and in_home(portal, "model.bin") == DATA
 
@@ -62,12 +62,12 @@ def test_a_file_goes_on_after_the_connection_was_lost(page, portal, model):
 def test_a_file_goes_on_after_the_page_was_closed(page, portal, model):
     page.route("**/api/v1/files/uploads/*", lambda route: route.abort() if _is_second(route) else route.continue_())
     page.locator("#files-input").set_input_files(str(model))
-    expect(page.locator(".sending-words")).to_contain_text("Connection lost", timeout=15_000)
+    expect(page.locator(".sending-words")).to_contain_text("Connection lost")
     page.unroute_all()
     page.on("dialog", lambda dialog: dialog.accept())
     page.goto("/files/")
     page.locator("#files-input").set_input_files(str(model))
-    expect(page.locator(".sending-row.is-done")).to_have_count(1, timeout=30_000)
+    expect(page.locator(".sending-row.is-done")).to_have_count(1)
     assert in_home(portal, "model.bin") == DATA and len(list((portal[1] / "home").glob("*/.*"))) == 0
 
 

@@ -35,7 +35,7 @@ def search(page, words: str) -> None:
 def test_the_search_finds_a_page_and_leads_to_it(page):
     search(page, "wildcard")
     found = page.locator(".md-search-result__link[href*='h=wildcard']").first
-    expect(found).to_be_visible(timeout=20_000)
+    expect(found).to_be_visible()
     found.click()
     page.wait_for_url(re.compile(r"/help/.+/\?h=wildcard"))
     expect(page.locator("article mark").first).to_have_text("wildcard")
@@ -44,7 +44,7 @@ def test_the_search_finds_a_page_and_leads_to_it(page):
 def test_the_search_finds_a_word_within_a_chinese_sentence(page):
     search(page, "检查点")
     found = page.locator(".md-search-result__item", has=page.locator("[href*='/zh/guides/person/']"))
-    expect(found).to_have_count(1, timeout=20_000)
+    expect(found).to_have_count(1)
 
 
 def test_the_theme_is_chosen_and_kept(page):

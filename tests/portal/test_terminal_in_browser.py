@@ -87,7 +87,7 @@ def test_after_a_crash_of_the_web_process_it_is_a_new_shell_and_says_so(page, we
     web.kill()
     state_is(page, "lost")
     web.start()
-    state_is(page, "fresh", timeout=30_000)
+    state_is(page, "fresh")
     sees(page, "This is a new shell. The previous one is gone.")
     run(page, "echo it-is-${kept:-gone}")
     sees(page, "it-is-gone")

@@ -22,7 +22,6 @@ def page(chromium, client, settings):
     client.force_login(elsewhere(make_jobs).ada)
     context = chromium.new_context(viewport={"width": 1440, "height": 900})
     page = context.new_page()
-    page.set_default_timeout(30_000)
     page.route("**/*", Portal(client).answer)
     page.goto(f"{ADDRESS}/jobs/")
     yield page
@@ -47,7 +46,7 @@ def test_several_jobs_are_chosen_and_stopped(page):
     boxes.nth(1).click()
     bar.get_by_role("button", name="Stop").click()
     page.get_by_role("dialog").get_by_role("button", name="Stop 2").click()
-    expect(page.get_by_text("2 jobs are stopped.")).to_be_visible(timeout=30_000)
+    expect(page.get_by_text("2 jobs are stopped.")).to_be_visible()
     assert elsewhere(read_stopped) == {"fourth", "second"}
 
 

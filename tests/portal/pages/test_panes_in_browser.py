@@ -49,7 +49,6 @@ def portal(client, settings):
 def page(chromium, portal):
     context = chromium.new_context()
     page = context.new_page()
-    page.set_default_timeout(10_000)
     page.route("**/*", portal.answer)
     page.goto(f"{ADDRESS}/jobs/new")
     expect(page.locator("[data-preview]")).to_have_attribute("data-tone", "done")
