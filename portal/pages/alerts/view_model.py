@@ -13,6 +13,7 @@ from accounts.models import Team, User
 from common.safe_http import read_url
 from monitoring.alerts.foreign import STALE_AFTER
 from monitoring.alerts.messages import matches
+from monitoring.alerts.services import alerts_visible_to
 from monitoring.models import Alert, AlertState, ForeignAlert, Severity, Silence, Subject
 from monitoring.models.alerts import OPEN
 from portal.wording.monitoring.alerts import (
@@ -151,6 +152,12 @@ def view_alerts(rows: Iterable[Alert], viewer: User) -> list[AlertView]:
     names = load_names(viewer, alerts)
     silences = list(Silence.objects.filter(until__gt=timezone.now()))
     return sorted((AlertView(row, names, silences) for row in alerts), key=_order)
+
+
+def find_planned_stop(job_pk: int, viewer: User) -> AlertView | None:
+    """Return the alert that stops the job soon, if it concerns the viewer."""
+    warned = alerts_visible_to(viewer).filter(acts=Alert.Acts.WARNED, rule__subject=Subject.JOB, subject_id=job_pk)
+    return next(iter(view_alerts(warned.order_by("acts_at")[:1], viewer)), None)
 
 
 def load_names(viewer: User, alerts: Sequence[Alert]) -> Names:

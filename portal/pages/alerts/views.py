@@ -30,7 +30,7 @@ from monitoring.alerts.services import (
 from monitoring.models import AlertState
 from monitoring.models.alerts import OPEN
 from portal.pages.alerts.view_model import AlertView, view_alerts, view_foreign_alerts
-from portal.pages.request_guards import signed_in
+from portal.pages.request_guards import safe_path, signed_in
 from portal.partial import render_page
 from portal.wording.errors import describe_error, describe_field_error
 
@@ -107,7 +107,7 @@ def end(request: HttpRequest, silence_id: int) -> HttpResponse:
 
 
 def _do(request: HttpRequest, service: Callable[[], object]) -> HttpResponse:
-    """Do it, say what was wrong with it, and go back to the list."""
+    """Do it, say what was wrong with it, and go back to the list, or to the page that asked."""
     try:
         service()
     except InvalidInput as error:
@@ -116,7 +116,8 @@ def _do(request: HttpRequest, service: Callable[[], object]) -> HttpResponse:
         if error.status < 409:
             raise
         messages.error(request, describe_error(error))
-    return redirect("alerts")
+    there = request.POST.get("next", "")
+    return redirect(safe_path(there) if there else "alerts")
 
 
 def _answer(loud: list[AlertView]) -> str:

@@ -19,6 +19,7 @@ from jobs.states import JobState, TaskState
 from monitoring.samples.newest import TaskUse, load_task_uses
 from notebooks.job_spec import JUPYTER_PORT
 from portal.access.app_links import link_to_port, link_to_tensorboard
+from portal.pages.alerts.view_model import AlertView, find_planned_stop
 from portal.pages.cluster.scheduler_pulse import scheduler_late
 from portal.pages.jobs.efficiency_card import EfficiencyCard, load_efficiency_card
 from portal.pages.jobs.history import Happening, history_of
@@ -201,6 +202,11 @@ class JobDetail:
     def full(self) -> FullLimit | None:
         """Return what holds the reader's limit for which it waits."""
         return find_full_running_limit(self.view)
+
+    @cached_property
+    def planned_stop(self) -> AlertView | None:
+        """Return the alert that stops it soon, if it concerns the reader."""
+        return None if self.view.has_ended else find_planned_stop(self.job.pk, self.view.rights.user)
 
     # ---- overview ----
 

@@ -18,6 +18,7 @@ from notebooks.models import Notebook
 from notebooks.states import NotebookState
 from portal.access.idle_rows import IdleRow
 from portal.access.ssh_endpoint import find_ssh_endpoint
+from portal.pages.alerts.view_model import AlertView, find_planned_stop
 from portal.pages.jobs.view_model import JobRights, JobView, view_jobs
 from portal.wording.resources import describe_gpu
 
@@ -61,6 +62,13 @@ class NotebookView:
     def idle(self) -> IdleRow | None:
         """Return what is told of it while it is idle."""
         return self.start.idle if self.start else None
+
+    @cached_property
+    def planned_stop(self) -> AlertView | None:
+        """Return the alert that stops it soon, if it concerns the reader."""
+        if self.start is None or self.start.has_ended:
+            return None
+        return find_planned_stop(self.start.job.pk, self.user)
 
     @cached_property
     def may_resume(self) -> bool:

@@ -1,5 +1,7 @@
 """The page of alerts: who sees what, and what is done there."""
 
+from datetime import timedelta
+
 import pytest
 from django.test import Client
 from django.utils import timezone
@@ -99,6 +101,21 @@ def test_an_action_is_confirmed_and_undone_by_one_click(cast):
     browser(cast.rita).post(f"/alerts/{cast.node_alert.pk}/undo")
     cast.node.refresh_from_db()
     assert cast.node.state == "READY"
+
+
+def test_a_planned_stop_is_told_on_the_jobs_page_where_it_is_prevented(cast):
+    job = make.job(cast.ada, gpu="1", pool="train")
+    AlertRule.objects.filter(pk=cast.job_alert.rule_id).update(action="stop_job")
+    alert = Alert.objects.filter(pk=cast.job_alert.pk)
+    alert.update(acts="warned", acts_at=timezone.now() + timedelta(minutes=30), subject_id=job.pk, label=job.public_id)
+    page = f"/j/{job.public_id}/"
+
+    def told(person) -> bool:
+        return "The job is stopped at" in browser(person).get(page).content.decode()
+
+    assert told(cast.ada) and not told(make.user("ben", cast.nlp))
+    answer = browser(cast.ada).post(f"/alerts/{cast.job_alert.pk}/acknowledge", {"next": page})
+    assert (answer.status_code, answer["Location"]) == (302, page) and alert.get().acknowledged_by == "ada"
 
 
 def test_the_stop_of_a_job_is_told_confirmed_and_called_off_by_one_click(cast):
