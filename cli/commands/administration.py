@@ -29,6 +29,10 @@ PASSED_ON = {"ignore_unknown_options": True, "allow_extra_args": True, "help_opt
 """The program that does it reads the options, and has their help."""
 
 Machine = Annotated[str, typer.Argument(metavar="NODE", autocompletion=complete_node_names)]
+MachineOrCard = Annotated[
+    str,
+    typer.Argument(metavar="NODE[:GPU]", help="n1, or n1:0 for one card.", autocompletion=complete_node_names),
+]
 Why = Annotated[str, typer.Option("--why", metavar="TEXT", help="Kept in the machine's history, for everyone to read.")]
 NODE_COLUMNS = (
     Column("NODE", least=8),
@@ -72,8 +76,8 @@ def show_node(ctx: typer.Context, node: Machine) -> None:
 
 
 @nodes.command("cordon", cls=Command)
-def cordon(ctx: typer.Context, node: Machine, why: Why = "") -> None:
-    """Start nothing new on a machine; what runs goes on."""
+def cordon(ctx: typer.Context, node: MachineOrCard, why: Why = "") -> None:
+    """Start nothing new on a machine or on one card; what runs goes on. For a card a reason is needed."""
     _change_service(ctx.obj, node, ":cordon", {"why": why})
 
 
@@ -84,18 +88,33 @@ def drain(ctx: typer.Context, node: Machine, why: Why = "") -> None:
 
 
 @nodes.command("uncordon", cls=Command)
-def uncordon(ctx: typer.Context, node: Machine) -> None:
-    """Take a cordoned or draining machine back into service."""
+def uncordon(ctx: typer.Context, node: MachineOrCard) -> None:
+    """Take a cordoned or draining machine, or one cordoned card, back into service."""
     _change_service(ctx.obj, node, ":uncordon", {})
 
 
 def _change_service(session: Session, node: str, verb: str, body: dict[str, str]) -> None:
+    if ":" in node:
+        return _change_service_of_card(session, node, verb, body)
     found = session.client().post(f"/nodes/{quote(node, safe='')}{verb}", body)
     jobs = sorted({task["job"] for task in found["tasks"] if task["job"]})
     runs = {0: "nothing runs there", 1: f"{len(found['tasks'])} task runs there"}
     words = runs.get(len(found["tasks"]), f"{len(found['tasks'])} tasks run there")
     named = f": {', '.join(jobs)}" if jobs else ""
     session.show(found, [found["name"]], [f"{found['name']} is {found['state'].replace('_', ' ')}; {words}{named}."])
+
+
+def _change_service_of_card(session: Session, place: str, verb: str, body: dict[str, str]) -> None:
+    if verb == ":drain":
+        raise Failure(USAGE, f"One card is cordoned, not drained: tessera nodes cordon {place} --why TEXT")
+    name, _, index = place.rpartition(":")
+    client = session.client()
+    card = next((one for one in load_node(client, name)["gpus"] if str(one["index"]) == index), None)
+    if card is None:
+        raise Failure(USAGE, f"{name} has no card {index}. See: tessera nodes show {name}")
+    found = client.post(f"/gpus/{quote(card['uuid'], safe='')}{verb}", body)
+    state = "is in service" if found["healthy"] else f"is out of service: {found['fault']}"
+    session.show(found, [found["uuid"]], [f"{place} {state}"])
 
 
 def _node_row(node: dict[str, Any]) -> list[str]:

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from django.db import transaction
 
 from cluster.models import OUT_OF_SERVICE, Gpu, Node, NodeState
-from common.errors import NotFound
+from common.errors import FieldError, InvalidInput, NotFound
 from common.locks import lock_rows
 from events.record_and_publish import Actor, hint, publish_pool, record
 from events.transitions import Move, advance
@@ -42,13 +42,15 @@ def uncordon_node(*, actor: Actor, node: Node) -> None:
     _move(node, NodeState.READY, actor, "", only=OUT_OF_SERVICE)
 
 
-def close_card(*, actor: Actor, gpu: Gpu, why: str) -> None:
-    """Start nothing new on a card until a person takes it back; what runs goes on."""
-    _set_closed(gpu, why, actor)
+def cordon_card(*, actor: Actor, gpu: Gpu, why: str) -> None:
+    """Start nothing new on a card until a person takes it back; what runs goes on. Raises InvalidInput without why."""
+    if not why.strip():
+        raise InvalidInput([FieldError("/why", "required")])
+    _set_closed(gpu, why.strip(), actor)
 
 
-def open_card(*, actor: Actor, gpu: Gpu) -> None:
-    """Let work start on a closed card again, if it has no fault."""
+def uncordon_card(*, actor: Actor, gpu: Gpu) -> None:
+    """Let work start on a cordoned card again, if it has no fault."""
     _set_closed(gpu, "", actor)
 
 

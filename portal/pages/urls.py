@@ -2,7 +2,7 @@
 
 from django.urls import path, re_path
 
-from cluster.nodes import cordon_node, drain_node, uncordon_node
+from cluster.nodes import cordon_card, cordon_node, drain_node, uncordon_card, uncordon_node
 from jobs.control import hold_job, release_job, retry_job, stop_job
 from monitoring.alerts.actions import confirm_action, undo_action
 from portal.pages import apps, frame, help, terminal, told
@@ -91,7 +91,8 @@ urlpatterns = [
     path("cluster/checks/", cluster_health.show_checks, name="checks"),
     path("cluster/health/", cluster_health.show_health, name="health"),
     path("gpus/<str:uuid>/", cluster.show_gpu, name="gpu"),
-    path("gpus/<str:uuid>/open", cluster.take_card_back, name="gpu_open"),
+    path("gpus/<str:uuid>/cordon", cluster.change_service_of_card, {"service": cordon_card}, name="gpu_cordon"),
+    path("gpus/<str:uuid>/uncordon", cluster.change_service_of_card, {"service": uncordon_card}, name="gpu_uncordon"),
     path("nodes/<str:name>/", cluster.show_node, name="node"),
     path("nodes/<str:name>/cordon", cluster.change_service, {"service": cordon_node}, name="node_cordon"),
     path("nodes/<str:name>/drain", cluster.change_service, {"service": drain_node}, name="node_drain"),

@@ -57,6 +57,15 @@ def test_a_machine_is_drained_and_taken_back(root, cast):
     assert "does not exist" in root("nodes", "drain", "n9").stderr
 
 
+def test_one_card_is_cordoned_and_taken_back(root, cast):
+    closed = root("nodes", "cordon", "n1:0", "--why", "fans are replaced").stdout
+    assert closed == "n1:0 is out of service: fans are replaced\n"
+    assert root("nodes", "uncordon", "n1:0").stdout == "n1:0 is in service\n"
+    assert "why" in root("nodes", "cordon", "n1:0").stderr
+    assert "n1 has no card 7" in root("nodes", "cordon", "n1:7", "--why", "x").stderr
+    assert "cordoned, not drained" in root("nodes", "drain", "n1:0").stderr
+
+
 def test_who_is_no_admin_is_told_so(ada, agent):
     take_report(agent, make.report(make.reported_gpu(0)))
     for words in (("add", "g2"), ("approve", "g1", "-y"), ("revoke", "g1")):

@@ -7,7 +7,7 @@ import pytest
 from django.utils import timezone
 
 from cluster.models import Gpu, Node, Pool
-from cluster.nodes import close_card, open_card
+from cluster.nodes import cordon_card, uncordon_card
 from events.models import Event
 from events.record_and_publish import SYSTEM, Actor
 from runtimes.contract.node import GpuView, HeldView, NodeView
@@ -91,12 +91,12 @@ def test_a_closed_card_stays_so_beyond_its_fault_until_somebody_opens_it():
     record_inventory([whole])
     broken = replace(whole, gpus=(replace(whole.gpus[0], fault="It fell off the bus."), whole.gpus[1]))
     rita = Actor("rita", 1)
-    close_card(actor=rita, gpu=Gpu.objects.get(uuid="GPU-0"), why="too hot")
+    cordon_card(actor=rita, gpu=Gpu.objects.get(uuid="GPU-0"), why="too hot")
     for seen in (whole, broken, whole):
         record_inventory([seen])
         card = Gpu.objects.get(uuid="GPU-0")
         assert (card.healthy, card.why_out) == (False, seen.gpus[0].fault or "too hot")
-    open_card(actor=rita, gpu=card)
+    uncordon_card(actor=rita, gpu=card)
     record_inventory([whole])
     assert Gpu.objects.get(uuid="GPU-0").healthy
     events = Event.objects.filter(kind="node", verb__in=["gpu.broken", "gpu.sound"]).order_by("id")
@@ -107,8 +107,8 @@ def test_opening_a_card_that_is_broken_leaves_it_out_of_service():
     whole = view(2)
     broken = replace(whole, gpus=(replace(whole.gpus[0], fault="It fell off the bus."), whole.gpus[1]))
     record_inventory([broken])
-    close_card(actor=SYSTEM, gpu=Gpu.objects.get(uuid="GPU-0"), why="too hot")
-    open_card(actor=SYSTEM, gpu=Gpu.objects.get(uuid="GPU-0"))
+    cordon_card(actor=SYSTEM, gpu=Gpu.objects.get(uuid="GPU-0"), why="too hot")
+    uncordon_card(actor=SYSTEM, gpu=Gpu.objects.get(uuid="GPU-0"))
     assert not Gpu.objects.get(uuid="GPU-0").healthy
     record_inventory([whole])
     assert Gpu.objects.get(uuid="GPU-0").healthy

@@ -13,7 +13,7 @@ from django.utils import timezone
 from accounts.models import User
 from accounts.permissions import require
 from cluster.models import OUT_OF_SERVICE, Gpu, Node
-from cluster.nodes import close_card, cordon_node, drain_node, open_card, uncordon_node
+from cluster.nodes import cordon_card, cordon_node, drain_node, uncordon_card, uncordon_node
 from common.errors import Conflict
 from common.locks import lock_rows
 from events.record_and_publish import Actor, record
@@ -106,7 +106,7 @@ def undo_action(*, actor: User, alert: Alert) -> None:
     if locked.rule.action == Action.DRAIN_CARD:
         record(locked, "card_undone", actor=actor.as_actor, params={"card": locked.label})
         for gpu in Gpu.objects.filter(pk=locked.subject_id):
-            open_card(actor=actor.as_actor, gpu=gpu)
+            uncordon_card(actor=actor.as_actor, gpu=gpu)
         return
     record(locked, "undone", actor=actor.as_actor, params={"node": locked.node.name})
     uncordon_node(actor=actor.as_actor, node=locked.node)
@@ -138,7 +138,7 @@ def _drain_card(alert: Alert, actor: Actor) -> bool:
     if gpu is None or gpu.closed:
         Alert.objects.filter(pk=alert.pk).update(acts=Alert.Acts.UNDONE)
         return False
-    close_card(actor=actor, gpu=gpu, why=str(alert.rule))
+    cordon_card(actor=actor, gpu=gpu, why=str(alert.rule))
     Alert.objects.filter(pk=alert.pk).update(acts=Alert.Acts.DONE, acted_at=Now())
     record(alert, "card_drained", actor=actor, params={"card": alert.label})
     return True

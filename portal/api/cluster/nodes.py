@@ -9,7 +9,15 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.permissions import require
-from cluster.nodes import cordon_node, drain_node, find_node, uncordon_node
+from cluster.nodes import (
+    cordon_card,
+    cordon_node,
+    drain_node,
+    find_card,
+    find_node,
+    uncordon_card,
+    uncordon_node,
+)
 from common.errors import NotFound
 from monitoring.checks import list_changes, list_checks
 from monitoring.models import CheckState
@@ -46,6 +54,12 @@ class ServiceAsk(serializers.Serializer):
     """why: kept in the machine's history, for everyone to read."""
 
     why = serializers.CharField(max_length=200, allow_blank=True, required=False)
+
+
+class CardAsk(serializers.Serializer):
+    """why: on the card's page and in its machine's history, for everyone to read."""
+
+    why = serializers.CharField(max_length=200)
 
 
 class ClusterView(ApiView):
@@ -165,6 +179,35 @@ class GpuList(ClusterView):
         query = read_query(request, CardQuery)
         fields = query.pop("fields", None)
         return all_of(load_gpu_slices(request.user, **query), GpuShape, fields)
+
+
+class GpuCordon(ApiView):
+    scopes = {"POST": ("cluster:write",)}
+    operations = {"POST": "cordon_gpu"}
+
+    @extend_schema(request={JSON: CardAsk}, responses=GpuShape)
+    def post(self, request: Request, uuid: str) -> Response:
+        """Start nothing new on one card until it is uncordoned. What runs goes on. For admins."""
+        require(request.user, "node.change")  # before the body is judged
+        return _change_service_of_card(request, uuid, partial(cordon_card, **read_json(request, CardAsk)))
+
+
+class GpuUncordon(ApiView):
+    scopes = {"POST": ("cluster:write",)}
+    operations = {"POST": "uncordon_gpu"}
+
+    @extend_schema(request=None, responses=GpuShape)
+    def post(self, request: Request, uuid: str) -> Response:
+        """Take a cordoned card back into service, also one that an alert rule took out of it. For admins."""
+        require(request.user, "node.change")
+        return _change_service_of_card(request, uuid, uncordon_card)
+
+
+def _change_service_of_card(request: Request, uuid: str, act: Callable[..., None]) -> Response:
+    gpu = find_card(uuid)
+    act(actor=request.user.as_actor, gpu=gpu)
+    cards = load_gpu_slices(request.user, node=gpu.node.name)
+    return Response(GpuShape(next(card for card in cards if card.uuid == uuid)).data)
 
 
 class QueueView(ClusterView):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import cast
 
+from django.contrib import messages
 from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
@@ -16,8 +17,8 @@ from django.views.decorators.http import require_POST, require_safe
 from accounts.models import User
 from accounts.permissions import may, require
 from cluster.models import OUT_OF_SERVICE, Gpu, Pool
-from cluster.nodes import find_card, find_node, open_card
-from common.errors import NotFound
+from cluster.nodes import find_card, find_node
+from common.errors import InvalidInput, NotFound
 from events.models import Event
 from images.catalogue import filter_visible_images
 from images.image_locations import list_images_on_node
@@ -32,6 +33,7 @@ from portal.pages.cluster.totals import Totals, load_totals
 from portal.pages.request_guards import signed_in
 from portal.partial import render_page
 from portal.templatetags.amounts import gpu_sum
+from portal.wording.errors import describe_field_error
 from portal.wording.events import describe_event
 
 MOST_EVENTS, MOST_WHY, ON_A_PAGE = 30, 200, 50
@@ -121,18 +123,24 @@ def show_gpu(request: HttpRequest, uuid: str) -> HttpResponse:
 def change_service(request: HttpRequest, name: str, service: Callable[..., None]) -> HttpResponse:
     """Cordon, drain or uncordon a node."""
     require(request.user, "node.change")
-    why = {"why": request.POST["why"].strip()[:MOST_WHY]} if "why" in request.POST else {}
-    service(actor=cast(User, request.user).as_actor, node=find_node(name), **why)
+    service(actor=cast(User, request.user).as_actor, node=find_node(name), **_read_why(request))
     return redirect("node", name=name)
 
 
 @require_POST
 @signed_in
-def take_card_back(request: HttpRequest, uuid: str) -> HttpResponse:
-    """Let work start again on a card that was closed."""
+def change_service_of_card(request: HttpRequest, uuid: str, service: Callable[..., None]) -> HttpResponse:
+    """Cordon or uncordon one card of a node."""
     require(request.user, "node.change")
-    open_card(actor=cast(User, request.user).as_actor, gpu=find_card(uuid))
+    try:
+        service(actor=cast(User, request.user).as_actor, gpu=find_card(uuid), **_read_why(request))
+    except InvalidInput as error:
+        messages.error(request, " ".join(describe_field_error(one) for one in error.errors))
     return redirect("gpu", uuid=uuid)
+
+
+def _read_why(request: HttpRequest) -> dict[str, str]:
+    return {"why": request.POST["why"].strip()[:MOST_WHY]} if "why" in request.POST else {}
 
 
 @require_safe

@@ -186,6 +186,18 @@ def test_everybody_may_ask_for_the_version(nobody):
     assert nobody.get("version").json() == {"version": "0.1.0", "api": "1", "ssh": None}
 
 
+def test_an_admin_keeps_one_card_from_new_work_and_takes_it_back(ada, cast):
+    root, path = Api(make.token(make.admin())), f"gpus/{cast.gpus[0].uuid}"
+    closed = root.post(f"{path}:cordon", {"why": "fans are replaced"})
+    assert (closed.status_code, closed.json()["healthy"], closed.json()["fault"]) == (200, False, "fans are replaced")
+    assert [card["healthy"] for card in ada.get("gpus").json()["results"]] == [False, True]
+    assert root.post(f"{path}:uncordon").json()["healthy"] is True
+    assert root.post(f"{path}:cordon", {}).json()["errors"][0]["pointer"] == "/why"
+    assert root.post(f"{path}:cordon", {"why": " "}).json()["errors"][0]["pointer"] == "/why"
+    assert ada.post(f"{path}:cordon", {"why": "mine"}).status_code == 403
+    assert root.post("gpus/GPU-none:uncordon").status_code == 404
+
+
 def test_an_admin_drains_a_machine_and_takes_it_back(ada, running):
     root = Api(make.token(make.admin()))
     drained = root.post("nodes/n1:drain", {"why": "new fans"})

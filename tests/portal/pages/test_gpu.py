@@ -5,7 +5,7 @@ import re
 import pytest
 from django.test import Client
 
-from cluster.nodes import close_card
+from cluster.nodes import cordon_card
 from tests import make
 
 pytestmark = pytest.mark.django_db
@@ -78,7 +78,7 @@ def test_a_closed_card_says_why_and_an_admin_takes_it_back(cast, settings):
     settings.TESSERA_PUBLIC_URL = "http://testserver"
     card, root = cast.gpus[0], make.admin()
     path = f"/gpus/{card.uuid}/"
-    close_card(actor=root.as_actor, gpu=card, why="GPU too hot")
+    cordon_card(actor=root.as_actor, gpu=card, why="GPU too hot")
     pages = {}
     for person in (cast.ada, root):
         client = Client(headers={"Origin": "http://testserver"})
@@ -86,6 +86,10 @@ def test_a_closed_card_says_why_and_an_admin_takes_it_back(cast, settings):
         pages[person.username] = client.get(path).content.decode()
     assert "This card is out of service. GPU too hot" in pages["ada"] and "Back into service" not in pages["ada"]
     assert "Back into service" in pages["rita"]
-    assert client.post(f"{path}open").status_code == 302
+    client.post(f"{path}cordon", {"why": " "})
+    assert "Add it." in client.get(path).content.decode()
+    client.post(f"{path}cordon", {"why": "fans are replaced"})
+    assert "This card is out of service. fans are replaced" in client.get(path).content.decode()
+    assert client.post(f"{path}uncordon").status_code == 302
     card.refresh_from_db()
     assert card.healthy and "out of service" not in client.get(path).content.decode()
