@@ -9,7 +9,7 @@ from cli.failures import NOT_FOUND, Failure
 from cli.following import WatchOption, show_repeatedly
 from cli.http.transport import Client
 from cli.output.cells import NONE, format_clock, format_gpus, format_wait_or_run, list_other_pools, now, parse_time
-from cli.output.reports import Grouping, Report, show_report
+from cli.output.reports import Grouping, Report, show_day, show_report
 from cli.output.safe_text import plain
 from cli.output.table import Column
 from cli.session import Command, Session, new_commands
@@ -122,13 +122,24 @@ def usage(
     ] = None,
     until: Annotated[str | None, typer.Option("--to", metavar="TIME", help="The end, not included; else now.")] = None,
 ) -> None:
-    """Reports of your teams: GPU-hours, waits or failures.
+    """Reports of your teams: GPU-hours, waits, idle cards, failures, energy, or how right told starts were.
 
     `-o csv` for spreadsheets. What a task held before or after the period does not count.
     """
     session: Session = ctx.obj
     query = {"by": by.value if by else None, "from": since, "to": until}
     show_report(session, session.client(), report, query)
+
+
+@commands.command("day", cls=Command)
+def day(
+    ctx: typer.Context,
+    date: Annotated[str | None, typer.Argument(metavar="DAY", help="Such as 2026-11-01, in UTC; else today.")] = None,
+    pool: PoolOption = None,
+) -> None:
+    """How many cards of a pool, or of all, were held and active over a day, by half hours."""
+    session: Session = ctx.obj
+    show_day(session, session.client(), {"day": date, "pool": pool})
 
 
 def _show_free(session: Session, client: Client) -> None:

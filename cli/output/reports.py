@@ -12,6 +12,9 @@ from cli.output.table import Column
 from cli.session import Output, Session
 
 UNKNOWN = "?"
+METERED = (("kwh", 2), ("mean_w", 0))
+"""Of the energy report, with the digits that are shown."""
+DAY_PARTS = ("capacity", "held", "active", "idle", "unknown")
 USAGE_PARTS = ("held", "active", "paused", "idle", "unknown")
 
 
@@ -20,6 +23,8 @@ class Report(StrEnum):
     waits = "waits"
     idle = "idle"
     failures = "failures"
+    energy = "energy"
+    eta = "eta"
 
 
 class Grouping(StrEnum):
@@ -49,9 +54,7 @@ def show_report(session: Session, client: Client, report: Report, query: dict[st
     """Show a report as the session asks for it. query: by, from, to; None is as usual."""
     table = TABLES[report]
     if session.output is Output.csv:
-        with client.stream(table.path, headers={"Accept": "text/csv"}, **query) as (_, pieces):
-            print(b"".join(pieces).decode().replace("\r\n", "\n"), end="")
-        return
+        return _print_csv(client, table.path, query)
     answer = client.get(table.path, **query)
     groups = answer["results"]
     rows = [[plain(one["group"]), *table.row(one)] for one in groups]
@@ -65,6 +68,35 @@ def show_report(session: Session, client: Client, report: Report, query: dict[st
     session.print_note(f"{table.unit}, complete up to {complete:%Y-%m-%d %H:%M} UTC")
     if answer["total"].get("simulated"):
         session.print_note("Some of the cards are simulated.")
+
+
+def show_day(session: Session, client: Client, query: dict[str, Any]) -> None:
+    """Show how many cards were held and active over a day. query: day, pool."""
+    if session.output is Output.csv:
+        return _print_csv(client, "/reports/day", query)
+    answer = client.get("/reports/day", **query)
+    slots = answer["slots"]
+    rows = [[slot["begins"][11:16], *(_show_mean(slot[name]) for name in DAY_PARTS)] for slot in slots]
+    columns = (Column("FROM"), *(Column(name.upper(), right=True) for name in DAY_PARTS))
+    session.show_table(answer, [slot["begins"] for slot in slots], columns, rows, "The day has not begun.")
+    held, active = (_show_percent(answer[f"{name}_percent"]) for name in ("held", "active"))
+    known = _show_percent(answer["known_percent"])
+    session.print_note(f"{answer['day']}, UTC: held {held} of the time, active {active}; {known} of the day known")
+    if answer["simulated"]:
+        session.print_note("Some of the cards are simulated.")
+
+
+def _print_csv(client: Client, path: str, query: dict[str, Any]) -> None:
+    with client.stream(path, headers={"Accept": "text/csv"}, **query) as (_, pieces):
+        print(b"".join(pieces).decode().replace("\r\n", "\n"), end="")
+
+
+def _show_mean(cards: float | None) -> str:
+    return UNKNOWN if cards is None else f"{cards:.1f}"
+
+
+def _show_percent(percent: float | None) -> str:
+    return UNKNOWN if percent is None else f"{percent:.0f} %"
 
 
 def _list_usage(one: dict[str, Any]) -> list[str]:
@@ -99,6 +131,18 @@ def _list_failures(one: dict[str, Any]) -> list[str]:
     return cells
 
 
+def _list_energy(one: dict[str, Any]) -> list[str]:
+    kwh, watts = (UNKNOWN if one[name] is None else f"{one[name]:.{digits}f}" for name, digits in METERED)
+    return [kwh, watts, f"{one['held_gpu_hours']:.2f}", f"{one['unknown_gpu_hours']:.2f}"]
+
+
+def _list_accuracy(one: dict[str, Any]) -> list[str]:
+    ranges = one["within"] + one["sooner"] + one["later"]
+    held = f"{100 * one['within'] / ranges:.0f} %" if ranges else NONE
+    wrong = (_show_wait(one[name]) for name in ("wrong_p50_s", "wrong_p90_s"))
+    return [str(one["starts"]), held, str(one["sooner"] or NONE), str(one["later"] or NONE), *wrong]
+
+
 def _show_wait(seconds: float | None) -> str:
     return NONE if seconds is None else format_duration(round(seconds))
 
@@ -131,5 +175,19 @@ TABLES = {
         _list_failures,
         "Tries that ended before their time, with lost GPU-hours",
         "Nothing failed in this time.",
+    ),
+    Report.energy: Table(
+        "/reports/energy",
+        ("KWH", "MEAN W", "HELD H", "UNKNOWN H"),
+        _list_energy,
+        "What held cards drew; hours are GPU-hours",
+        "Nothing was held in this time.",
+    ),
+    Report.eta: Table(
+        "/reports/eta",
+        ("STARTS", "HELD", "SOONER", "LATER", "HALF WRONG BY", "90 % BY"),
+        _list_accuracy,
+        "Starts that were told before, and how often the first told range held",
+        "No job started in this time that had been told when.",
     ),
 }

@@ -18,6 +18,7 @@ from monitoring.models import CardNow
 from quotas.models import UserLimit
 from runtimes.log_store import LogStore
 from tests import make
+from tests.portal.pages.test_eta import tell
 
 LOG = b"epoch 1\n\x1b[32mdone\x1b[0m\n"
 
@@ -146,6 +147,30 @@ def test_usage_tells_what_failed(ada, running):
     make.end(running, TaskState.FAILED, "exit_nonzero", 1)
     lines = [line.split() for line in ada("usage", "--report", "failures", "--by", "user").stdout.splitlines()]
     assert lines[1:] == [["ada", "1", "2.00", "2.00", "–", "–", "–"]]
+
+
+def test_usage_tells_what_cards_drew(ada, running):
+    make.use(running.newest_tasks.get(), hours=8)
+    shown = ada("usage", "--report", "energy", "--by", "pool")
+    assert [line.split() for line in shown.stdout.splitlines()] == [
+        ["POOL", "KWH", "MEAN", "W", "HELD", "H", "UNKNOWN", "H"],
+        ["dev", "?", "?", "2.00", "2.00"],
+    ]
+    assert ada("usage", "--report", "energy", "-o", "csv").stdout.startswith("team,")
+
+
+def test_usage_tells_how_right_told_starts_were(ada, running):
+    tell(running, timedelta())
+    lines = [line.split() for line in ada("usage", "--report", "eta").stdout.splitlines()]
+    assert lines[1][:3] == ["dev", "1", "100"]
+
+
+def test_a_day_is_told_by_half_hours(ada, cast):
+    shown = ada("day", "2026-11-01")
+    assert shown.stdout.splitlines()[0].split() == ["FROM", "CAPACITY", "HELD", "ACTIVE", "IDLE", "UNKNOWN"]
+    assert shown.stdout.splitlines()[1].split() == ["00:00", *["?"] * 5] and len(shown.stdout.splitlines()) == 49
+    assert "2026-11-01, UTC: held ? of the time" in shown.stderr
+    assert ada("day", "yesterday").exit_code == 2 and "no pool" in ada("day", "--pool", "none").stderr
 
 
 def test_why_names_the_reason(ada, cast):
