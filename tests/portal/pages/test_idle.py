@@ -84,6 +84,15 @@ def test_rows_and_the_page_of_a_job_say_it(cast, look):
     assert "Idle for 51 minutes." in look(cast.ada, f"/j/{cast.job.public_id}/")
 
 
+def test_its_terminal_says_it_and_asks_again_until_the_task_ends(cast, look, client):
+    path, part = f"/terminal/{cast.job.public_id}/", {"HX-Request": "true"}
+    assert "Idle for 51 min: stopped at" in look(cast.ada, path)
+    answer = client.get(path, headers=part)
+    assert "Idle for 51 min: stopped at" in answer.content.decode() and "<html" not in answer.content.decode()
+    make.end(cast.job)
+    assert client.get(path, headers=part).status_code == 286 and client.get(path).status_code == 409
+
+
 def test_its_owner_keeps_it_twice_a_day(cast, post):
     assert "It is kept for an hour." in post(cast.ada, "snooze").content.decode()
     watch = IdleWatch.objects.get()
