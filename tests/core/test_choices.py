@@ -3,12 +3,14 @@
 from collections import Counter, defaultdict
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.core.cycle import run_cycle
 from scheduler.core.forecast.simulate import Simulation
 from scheduler.core.model.types import Policy, RunningJob
+from scheduler.core.queueing import priority_order
 from scheduler.core.queueing.cycle_context import CycleMemo
 from tests.core.test_properties import NOW, PARENTS, POLICY, TEAMS, amounts, many, nodes, wishes
 from tests.worlds import wants, with_waiting, world
@@ -207,6 +209,20 @@ def run(snapshot, start):
     about = {name: getattr(job, name) for name in ("job", "user", "pool", *ALIKE) if name != "gang"}
     times = {"saved_at": NOW, "started_at": NOW, "ends_at": NOW + job.time_s}
     snapshot.running += (RunningJob(**about, **times, tasks=start.tasks),)
+
+
+@many(200)
+@given(worlds(), st.sampled_from((1, 4, 1000)))
+def test_a_queue_that_is_ranked_at_once_starts_and_stops_the_same(snapshot, ranks_rest):
+    """Also while the turn of some depends on another pool."""
+    plans = []
+    for number in (0, ranks_rest):  # never; after so many parts of the queue
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(priority_order, "RANKS_REST", number)
+            plans.append(run_cycle(snapshot, POLICY, NOW))
+    one_by_one, at_once = plans
+    assert at_once.starts == one_by_one.starts and at_once.evictions == one_by_one.evictions
+    assert at_once.places == one_by_one.places
 
 
 @many(200)

@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -10,7 +11,6 @@ from scheduler.core.cycle import run_cycle
 from scheduler.core.model.types import Placement, Policy
 from scheduler.core.queueing import priority_order
 from scheduler.core.queueing.cycle_context import Cycle
-from scheduler.core.queueing.priority_order import Turns
 from tests.worlds import in_order, wants, with_waiting, world
 
 HOUR = 3600.0
@@ -167,23 +167,15 @@ def test_each_job_is_named_once_and_always_in_the_same_order(jobs):
     assert order == [job.job for job in in_order(snapshot, snapshot.waiting[::-1], POLICY, 20_000.0)]
 
 
-class NeverSettled(Turns):
-    """Turns of jobs that may always depend on another pool's, and never do."""
-
-    def depends(self, job):
-        return False
-
-    def are_settled(self):
-        return False
-
-
 @settings(max_examples=60, deadline=None, database=None)
 @given(load, st.booleans())
 def test_jobs_ranked_at_once_come_in_the_order_in_which_they_come_one_by_one(jobs, short_first):
     lines = "n1: T4x4 | ada holds 1 | bob holds 2\nn2: A100x4 | eve holds 1/2"
     snapshot = world(lines, *jobs, parents={"ada": "lab", "bob": "lab"})
     policy = Policy(ageing_s=5000.0, short_first=short_first)
-    one_by_one = in_order(snapshot, snapshot.waiting, policy, 20_000.0, NeverSettled())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(priority_order, "RANKS_REST", 0)  # never
+        one_by_one = in_order(snapshot, snapshot.waiting, policy, 20_000.0)
     assert in_order(snapshot, snapshot.waiting, policy, 20_000.0) == one_by_one
 
 

@@ -89,14 +89,18 @@ class PreferredPools:
         return [self._jobs.jobs[at] for at in order[first:end].tolist()]
 
     @cached_property
-    def _alike(self) -> list[WaitingJob]:
-        """A record of each shape."""
+    def _alike(self) -> list[int]:
+        """The place of a record of each shape."""
         several = (self._jobs.choice >= 0).nonzero()[0]
         _, first = np.unique(self._jobs.shape[several], return_index=True)
-        return [self._jobs.jobs[at] for at in several[np.sort(first)].tolist()]
+        return several[np.sort(first)].tolist()
 
-    def are_settled(self) -> bool:
-        return self.all_full
+    def list_unsettled(self) -> set[int]:
+        """Return the jobs that wait in several pools and have a shape that still fits somewhere."""
+        if self._is_full():
+            return set()
+        fits = [self._jobs.shape[at] for at in self._alike if self._still_fits(self._jobs.jobs[at])]
+        return set(self._jobs.number[np.isin(self._jobs.shape, fits) & (self._jobs.choice >= 0)].tolist())
 
     def depends(self, job: WaitingJob) -> bool:
         """Check whether the job may still start in a pool that it prefers to this one."""
@@ -116,11 +120,15 @@ class PreferredPools:
         version = self._cycle.snapshot.version
         if not self.all_full and self._looked_at != version:
             self._looked_at = version
-            shapes = ((job, self._cycle.job_class(job)) for job in self._alike)
+            shapes = ((job, self._cycle.job_class(job)) for job in map(self._jobs.jobs.__getitem__, self._alike))
             self.all_full = all(
                 shape.blocked_from == -inf or _fits_nowhere(self._cycle, job, shape) for job, shape in shapes
             )
         return self.all_full
+
+    def _still_fits(self, job: WaitingJob) -> bool:
+        shape = self._cycle.job_class(job)
+        return shape.blocked_from != -inf and _find_room(self._cycle, job, shape)[1] >= 0
 
     def note_turn(self, job: WaitingJob) -> None:
         """Note that the record's turn has come."""
@@ -245,15 +253,21 @@ def _is_known_blocked(cycle: Cycle, job: WaitingJob, shape: JobClass, ends_at: f
 
 def _fits_nowhere(cycle: Cycle, job: WaitingJob, shape: JobClass) -> bool:
     """Check whether the largest task fits nowhere, even without reservations."""
-    asked = zip(job.gang, shape.demand.kinds, strict=True)
-    role, kinds = max(asked, key=lambda each: (each[0].min > 0, task_size(each[0])))
-    request, node = cycle.present_view.score_table.best_node(role.ask, job.pool, kinds, shape.demand.reach)
-    if node >= 0 or not role.min:
+    request, node = _find_room(cycle, job, shape)
+    if node >= 0:
         return False
     shape.blocked_from = -inf
     if cycle.cycle_memo.explains:
         shape.blocked_by = explain_shortfall(cycle.snapshot, job, Shortfall(0, request))
     return True
+
+
+def _find_room(cycle: Cycle, job: WaitingJob, shape: JobClass) -> tuple[int, int]:
+    """Return (request, node where it fits) of the largest task; a node below 0 if there is none."""
+    asked = zip(job.gang, shape.demand.kinds, strict=True)
+    role, kinds = max(asked, key=lambda each: (each[0].min > 0, task_size(each[0])))
+    request, node = cycle.present_view.score_table.best_node(role.ask, job.pool, kinds, shape.demand.reach)
+    return request, 0 if node < 0 and not role.min else node
 
 
 def _fits_without_cells(

@@ -5,7 +5,7 @@ Fair share is weighted DRF (Ghodsi et al., NSDI'11) by team tree, then by user, 
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush, heapreplace
 from itertools import pairwise
@@ -33,16 +33,16 @@ class Turns(Protocol):
     def depends(self, job: WaitingJob) -> bool:
         """Check whether what is decided about the job depends on its turn in another pool."""
 
-    def are_settled(self) -> bool:
-        """Check whether no turn can depend on another one any more."""
+    def list_unsettled(self) -> Collection[int]:
+        """Return the numbers of jobs of which a turn may still depend on another one."""
 
 
 class _AnyTurn(Turns):
     def depends(self, job: WaitingJob) -> bool:
         return False
 
-    def are_settled(self) -> bool:
-        return True
+    def list_unsettled(self) -> Collection[int]:
+        return ()
 
 
 ANY_TURN = _AnyTurn()
@@ -66,7 +66,7 @@ def order_jobs(
     while streams:
         if len(streams) > 1:
             yield from _merge(streams, shares, turns)
-        yield from _rank_rest(streams, shares)
+        yield from _rank_rest(streams, shares, turns)
         streams = [stream for stream in streams if stream.left]
 
 
@@ -83,7 +83,7 @@ def _merge(streams: list["_JobStream"], shares: DominantShares, turns: Turns) ->
     while heap or paused.lines:
         if paused.lines:
             paused.resume(heap)
-        elif in_vain * RANKS_REST > left and turns.are_settled():
+        elif in_vain * RANKS_REST > left:
             return
         old, place, tree = heap[0]
         if tree.is_stale() and (key := tree.key()) != old:
@@ -107,16 +107,22 @@ def _merge(streams: list["_JobStream"], shares: DominantShares, turns: Turns) ->
             heappop(heap)
 
 
-def _rank_rest(streams: list["_JobStream"], shares: DominantShares) -> Iterator[Entry]:
-    """Yield what is left in order, until the caller takes something: no share changes before."""
+def _rank_rest(streams: list["_JobStream"], shares: DominantShares, turns: Turns) -> Iterator[Entry]:
+    """Yield what is left in order, until the caller takes something, for no share changes before, or a pool's line
+    has to wait for another one.
+    """
     keys = [stream.rank() for stream in streams]
     ranks = {key: rank for rank, key in enumerate(sorted(set(keys)))}
     owner = np.repeat(np.arange(len(streams)), [stream.left for stream in streams])
     at = np.concatenate([np.arange(stream.at, stream.end) for stream in streams])
     queue, version, several, taken = streams[0].queue, shares.version, len(streams) > 1, 0
     order = np.lexsort((*queue.rest[:, at], np.array([ranks[key] for key in keys])[owner]))
+    unsettled = turns.list_unsettled()
     for place in at[order].tolist():
-        yield queue.entries[place]
+        job, _, number = entry = queue.entries[place]
+        if number in unsettled and job.choice > 0 and turns.depends(job):
+            break
+        yield entry
         taken += 1
         if several and shares.version != version:
             break
