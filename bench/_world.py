@@ -71,7 +71,8 @@ UPDATE jobs_task SET node_id = held.node_id, cards = held.cards
 FROM (
     SELECT h.task, min(h.node_id) AS node_id, coalesce(json_agg(json_build_object(
         'uuid', g.uuid, 'index', g.index, 'model', g.model, 'memory_mib', h.gpu_memory_mib,
-        'compute_percent', h.gpu_compute_percent, 'whole', h.gpu_milli = 1000, 'simulated', true
+        'compute_percent', h.gpu_compute_percent, 'whole', h.gpu_milli = 1000, 'simulated', true,
+        'enforcement', g.enforcement
     ) ORDER BY g.index) FILTER (WHERE g.id IS NOT NULL), '[]'::json) AS cards
     FROM quotas_holding h LEFT JOIN cluster_gpu g ON g.id = h.gpu_id GROUP BY h.task
 ) held

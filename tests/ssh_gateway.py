@@ -49,7 +49,7 @@ class Gateway:
         known.write_text(f"gateway {Path(f'{self.key_file}.pub').read_text()}")
         told = {
             "StrictHostKeyChecking": "yes", "UserKnownHostsFile": known, "HostKeyAlias": "gateway", "Port": self.port,
-            "IdentityFile": self.home / who, "IdentitiesOnly": "yes", "BatchMode": batch, "ConnectTimeout": 20,
+            "IdentityFile": self.home / who, "IdentitiesOnly": "yes", "BatchMode": batch, "ConnectTimeout": 60,
         }  # fmt: skip
         return ["-F", "none", *(part for name, value in told.items() for part in ("-o", f"{name}={value}"))]
 

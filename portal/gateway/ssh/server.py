@@ -11,7 +11,7 @@ import asyncssh
 from portal.access.ssh_endpoint import host_key_file, public_key_file
 from portal.gateway.ssh.connection import SshServer, open_servers
 
-LOGIN_S = 10
+LOGIN_S = 30
 ALIVE_S, MOST_UNANSWERED = 30, 3
 BACKLOG = 128
 

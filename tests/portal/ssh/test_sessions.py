@@ -4,7 +4,7 @@ import hashlib
 import os
 import subprocess
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
@@ -88,13 +88,14 @@ def test_a_session_is_in_the_history(world):
 @pytest.mark.slow
 def test_fifty_sessions_at_once(world):
     command = ["ssh", *world.gateway.options(), "-l", world.name, "127.0.0.1", "cat"]
-    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    sessions = [subprocess.Popen(command, **pipes) for _ in range(50)]
-    for number, session in enumerate(sessions):
-        session.stdin.write(b"%d\n" % number)
-        session.stdin.flush()
-    assert [session.stdout.readline() for session in sessions] == [b"%d\n" % number for number in range(50)]
-    assert [session.communicate(timeout=60) and session.returncode for session in sessions] == [0] * 50
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    with ExitStack() as opened:
+        sessions = [opened.enter_context(client(command, **pipes)) for _ in range(50)]
+        for number, session in enumerate(sessions):
+            session.stdin.write(b"%d\n" % number)
+            session.stdin.flush()
+        assert [session.stdout.readline() for session in sessions] == [b"%d\n" % number for number in range(50)]
+        assert [session.communicate(timeout=60) and session.returncode for session in sessions] == [0] * 50
 
 
 def test_a_killed_web_process_ends_the_connection_and_the_next_has_the_same_host_key(world):

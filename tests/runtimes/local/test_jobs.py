@@ -144,9 +144,9 @@ def test_a_fork_bomb_ends_at_the_tasks_own_limit(memory):
     assert holds == ("task" if world.runtime.machine.memory.pids_parent else "account" if os.geteuid() == 0 else "none")
     if holds == "none":
         pytest.skip("nothing here limits processes, and the node says so")
-    bomb = world.spec(f"/usr/bin/python3 -c '{FORKS}'", uid=UID + 40, grace_s=0)  # an account that no other test has
+    bomb = world.spec(f"/usr/bin/python3 -c '{FORKS}'", uid=UID + 40, grace_s=0)  # no other test has these accounts
     world.runtime.start(bomb)
-    assert world.run("sh -c 'exit 3' & wait $!").exit_code == 3  # its neighbour has room
+    assert world.run("sh -c 'exit 3' & wait $!", uid=UID + 41).exit_code == 3  # its neighbour has room
     view = world.until(bomb.uuid, "exited")
     born, *words = world.log(bomb.uuid).split()
     assert 30 <= int(born) < 40 and words == ["and", "no", "more"] and view.exit_code == 1
