@@ -13,6 +13,7 @@ from math import inf, isfinite
 
 import numpy as np
 
+from scheduler.core.model.requests import RequestClass
 from scheduler.core.model.types import Placement, Refusal, WaitingJob
 from scheduler.core.placement.gang_placement import place_gang, task_size
 from scheduler.core.placement.shortfall import Shortfall, explain_shortfall
@@ -262,7 +263,7 @@ def _fits_nowhere(cycle: Cycle, job: WaitingJob, shape: JobClass) -> bool:
     return True
 
 
-def _find_room(cycle: Cycle, job: WaitingJob, shape: JobClass) -> tuple[int, int]:
+def _find_room(cycle: Cycle, job: WaitingJob, shape: JobClass) -> tuple[RequestClass, int]:
     """Return (request, node where it fits) of the largest task; a node below 0 if there is none."""
     asked = zip(job.gang, shape.demand.kinds, strict=True)
     role, kinds = max(asked, key=lambda each: (each[0].min > 0, task_size(each[0])))
