@@ -8,7 +8,7 @@ from django.conf import settings
 from django.db import connections
 
 ADDRESS = "http://localhost"
-PASSED_ON = {"content-type", "x-csrftoken", "origin"}
+PASSED_ON = {"content-type", "x-csrftoken", "origin", "hx-request", "hx-target"}
 
 
 class Portal:

@@ -27,6 +27,10 @@ PATH = "/cluster/replay/"
 
 @pytest.fixture
 def cast():
+    return make_past()
+
+
+def make_past() -> make.Cast:
     """ada's job ran from three steps ago until one step ago; another waited all the time."""
     cast = make.cast()
     make.job(cast.ada, gpu="1/4", pool="dev", name="waits-long")
