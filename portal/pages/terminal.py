@@ -37,16 +37,19 @@ def show_terminal(request: HttpRequest, name: str) -> HttpResponse:
         "back": back,
         "back_url": reverse(kind, args=[back]),
         "touch_keys": TOUCH_KEYS,
-        "warning": _find_warning(user, access),
+        "warning": _find_warning(user, access, later=wants_fragment(request)),
     }
     return render_page(request, "terminal/page.html", context, fragment="terminal/_warning.html")
 
 
-def _find_warning(user: User, access: TaskAccess) -> str:
-    """Say when a rule stops the task or takes its GPU, "" while none does."""
+def _find_warning(user: User, access: TaskAccess, later: bool) -> str:
+    """Say when a rule stops the task or takes its GPU, "" while none does.
+
+    later: after the page was loaded, which itself said then what is idle.
+    """
     if stop := find_planned_stop(access.job_id, user):
         return stop.stop
-    idle = next(iter(find_told_rows(user, [access.job_id]).values()), None)
+    idle = next(iter(find_told_rows(user, [access.job_id]).values()), None) if later else None
     if idle is None or not idle.acts:
         return ""
     return _("Idle for %(minutes)s min: %(act)s") % {"minutes": idle.minutes, "act": idle.acts}

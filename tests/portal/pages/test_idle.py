@@ -86,7 +86,8 @@ def test_rows_and_the_page_of_a_job_say_it(cast, look):
 
 def test_its_terminal_says_it_and_asks_again_until_the_task_ends(cast, look, client):
     path, part = f"/terminal/{cast.job.public_id}/", {"HX-Request": "true"}
-    assert "Idle for 51 min: stopped at" in look(cast.ada, path)
+    page = look(cast.ada, path)
+    assert "has been idle for 51 minutes" in page and "Idle for 51 min: stopped at" not in page
     answer = client.get(path, headers=part)
     assert "Idle for 51 min: stopped at" in answer.content.decode() and "<html" not in answer.content.decode()
     make.end(cast.job)
