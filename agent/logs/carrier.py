@@ -44,6 +44,7 @@ class Carrier(PeriodicThread):
         self._asked_at: dict[str, float] = {}
         self._pause_s, self._ask_every_s, self._not_before = 0.5, 2.0, 0.0
         self._failures, self._turn = 0, 0
+        self._tells_moments = False  # an older platform does not know them
         self._dice = random.SystemRandom()
         for note in folder.glob("*.json"):  # their pods may be gone
             self.logs[note.stem] = ContainerLog(note.stem, pods / "gone", note)
@@ -116,7 +117,7 @@ class Carrier(PeriodicThread):
         return time.monotonic() - self._asked_at.get(each.task, float("-inf")) >= every_s
 
     def _send(self, identity: Identity, batch: list[tuple[ContainerLog, int]]) -> None:
-        said = {"logs": [_describe(each, size) for each, size in batch]}
+        said = {"logs": [_describe(each, size, self._tells_moments) for each, size in batch]}
         try:
             answer = self.platform.send_logs(identity.node, identity.key, said)
         except (PlatformUnavailable, Refused) as error:
@@ -124,7 +125,7 @@ class Carrier(PeriodicThread):
             log.warning("%s (logs wait; next try in about %.0f s)", error, self._not_before - time.monotonic())
             return
         self._failures = 0
-        now = time.monotonic()
+        now, self._tells_moments = time.monotonic(), bool(answer.get("moments"))
         self._pause_s, self._ask_every_s = float(answer["pause_s"]), float(answer["ask_every_s"])
         is_full = sum(size for _, size in batch) > BATCH // 2 or any(len(each.ready) > size for each, size in batch)
         self._not_before = now + (max(self._pause_s / 5, FULL_S) if is_full else self._pause_s)
@@ -141,11 +142,12 @@ class Carrier(PeriodicThread):
         self._not_before = time.monotonic() + pause * self._dice.uniform(0.8, 1)
 
 
-def _describe(each: ContainerLog, size: int) -> dict[str, Any]:
+def _describe(each: ContainerLog, size: int, tells_moments: bool) -> dict[str, Any]:
     content = base64.b64encode(each.ready[:size]).decode()
     end = each.end if size == len(each.ready) else ""
     behind_s = round(each.behind_s(size), 3)
-    return {"task": each.task, "offset": each.offset, "content": content, "behind_s": behind_s, "end": end}
+    piece = {"task": each.task, "offset": each.offset, "content": content, "behind_s": behind_s, "end": end}
+    return piece | ({"moments": each.list_moments(size)} if tells_moments and size else {})
 
 
 def _list_names(folder: Path) -> list[str]:

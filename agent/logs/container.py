@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.logs.capping import NewestBytes, format_marker
-from agent.logs.cri import Text, last_moment
+from agent.logs.cri import NO_SECOND, Moment, Text, last_moment
 from agent.logs.files import SETTLE_S, Files, Place
 from agent.state import read_json_object, write_json_object
 
@@ -18,6 +18,8 @@ TAIL = 1 << 20
 """Bytes kept of an overlong log's end."""
 ROUNDS = 16
 """Pieces read per call, at most."""
+MOST_MOMENTS = 8192
+"""Seconds after which no further piece is read: a line may be shorter than the moment at which it was written."""
 GAP = format_marker("A part of the log is missing here: the machine removed it before it was brought.")
 UNASKED, UNKNOWN, OPEN, ENDED, DONE = "", "unknown", "open", "ended", "done"
 
@@ -30,6 +32,8 @@ class ContainerLog:
         self.state, self.ended_at = UNASKED, 0.0
         self.offset, self.most, self.ready, self.closed = 0, 0, b"", False
         self.read_to: float | None = None
+        self.moments: list[Moment] = []
+        """When what is ready was written, and the last moment before it."""
         self._begin(read_json_object(note))
 
     def open_new(self) -> None:
@@ -47,9 +51,9 @@ class ContainerLog:
                 return
             self._read_at, self._was_full = time.monotonic(), len(lines) > READ // 2
             self.read_to = last_moment(lines)
-            text = self._text.feed(lines)
-            self._queue_text(GAP + text if self.files.gap else text)
-            if len(self.ready) > READ // 2:
+            text, moments = self._text.feed(lines)
+            self._queue_text(GAP if self.files.gap else b"", text, moments)
+            if len(self.ready) > READ // 2 or len(self.moments) > MOST_MOMENTS:
                 return
 
     @property
@@ -76,8 +80,14 @@ class ContainerLog:
             self._begin({})
         elif sent and size >= self.offset + sent:
             self.offset, self.ready = self.offset + sent, self.ready[sent:]
+            begun = [at for at, moment in enumerate(self.moments) if moment[0] <= self.offset]
+            self.moments = self.moments[begun[-1] if begun else 0 :]
             if not self.ready:
                 self._keep_note()
+
+    def list_moments(self, size: int) -> list[Moment]:
+        """Return when the next bytes were written, so many of them."""
+        return [moment for moment in self.moments if moment[0] < self.offset + size]
 
     def close(self) -> None:
         self.files.close()
@@ -93,12 +103,19 @@ class ContainerLog:
         self._text = Text(noted.get("open"))
         self._from = self.files.place, self._text.state
         self.offset, self.ready, self.closed = noted.get("offset", 0), b"", False
+        self.moments = []
         self._tail = NewestBytes(TAIL)
         self._read_at, self._was_full = time.monotonic(), False
 
-    def _queue_text(self, text: bytes) -> None:
-        """Queue the head; keep only the newest rest. Restarts resume at the head's end."""
+    def _queue_text(self, before: bytes, text: bytes, moments: list[Moment]) -> None:
+        """Queue the head; keep only the newest rest, without moments. Restarts resume at the head's end.
+
+        before: what stands before the text, whose moments count from its own begin.
+        """
         room = max(self.most - TAIL - self.offset - len(self.ready), 0)
+        begin = self.offset + len(self.ready) + len(before)
+        self.moments += [(begin + at, second) for at, second in moments if len(before) + at < room]
+        text = before + text
         rest = text[room:]
         if room:
             self.ready += text[:room]
@@ -115,6 +132,7 @@ class ContainerLog:
         self.ready = b"".join(
             [format_marker(words) if self._tail.dropped else b"", *self._tail.pieces, self._text.finish()]
         )
+        self.moments.append((self.offset, NO_SECOND))
         self._tail = NewestBytes(TAIL)
         self.closed = True
 

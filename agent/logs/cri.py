@@ -10,7 +10,14 @@ from datetime import datetime
 
 from agent.logs.capping import format_marker
 
+Moment = tuple[int, int]
+"""(offset, Unix second in which the bytes from there on were written); it holds until the next one."""
+
 STREAMS = (b"stdout", b"stderr")
+NO_SECOND = 0
+"""The second of a line that does not say when it was written."""
+SECOND = 19
+"""Bytes of a line's moment down to its second."""
 LONGEST = 16384
 """Longest line in bytes, as in the local runtime; a carriage return ends a line too (progress bars)."""
 
@@ -20,21 +27,35 @@ class Text:
 
     def __init__(self, open_lines: dict[str, list[int]] | None = None):
         self.open = {stream.encode(): list(of) for stream, of in (open_lines or {}).items()}
+        self._stamp, self._second = b"", -1
 
     @property
     def state(self) -> dict[str, list[int]]:
         return {stream.decode(): list(of) for stream, of in self.open.items()}
 
-    def feed(self, lines: bytes) -> bytes:
-        """Parse whole lines; unknown formats pass unchanged."""
+    def feed(self, lines: bytes) -> tuple[bytes, list[Moment]]:
+        """Parse whole lines into (text, when its bytes were written); unknown formats pass unchanged."""
         kept: list[bytes] = []
+        moments: list[Moment] = []
+        size = counted = 0
         for line in lines.removesuffix(b"\n").split(b"\n"):
+            if line[:SECOND] != self._stamp:
+                size, counted = size + sum(map(len, kept[counted:])), len(kept)
+                self._read_second(line, size, moments)
             stream, whole, content = _parse(line)
             if whole and len(content) <= LONGEST and stream not in self.open:
                 kept += (content, b"\n")
             else:
                 self._shorten(stream, whole, content, kept)
-        return b"".join(kept)
+        return b"".join(kept), moments
+
+    def _read_second(self, line: bytes, at: int, moments: list[Moment]) -> None:
+        """Note the second in which the text from `at` on was written, if it is another one."""
+        moment = read_moment(first_moment(line))
+        second = NO_SECOND if moment is None else max(int(moment.timestamp()), NO_SECOND)
+        if second != self._second:
+            moments.append((at, second))
+        self._stamp, self._second = line[:SECOND], second
 
     def finish(self) -> bytes:
         """Return markers for unfinished, shortened lines."""

@@ -1,9 +1,10 @@
 """Take in task logs from node agents. The stored size is the offset, so what is sent twice is stored once."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from operator import itemgetter
 from uuid import UUID
 
 from django.conf import settings
@@ -36,13 +37,17 @@ UNKNOWN, OPEN, ENDED, DONE = "unknown", "open", "ended", "done"
 
 @dataclass(frozen=True)
 class Piece:
-    """A piece of a log. task: uuid in hex. offset: in bytes. behind_s: age of the oldest line not sent."""
+    """A piece of a log. task: uuid in hex. offset: in bytes. behind_s: age of the oldest line not sent.
+
+    moments: (offset, Unix second) of when its bytes were written.
+    """
 
     task: str
     offset: int
     content: bytes = b""
     behind_s: float = 0
     end: str = ""
+    moments: Sequence[Sequence[int]] = ()
 
 
 @dataclass(frozen=True)
@@ -91,9 +96,12 @@ def _take(store: LogStore, task: Task, piece: Piece) -> StoredLog:
 
 def _append(store: LogStore, piece: Piece) -> int:
     """Append a piece unless it leaves a gap, and return the log's size."""
+    if not piece.content:
+        return store.size(piece.task)
     room = max(MOST_BYTES + SLACK_BYTES - piece.offset, 0)
+    moments = sorted(((at, second) for at, second in piece.moments), key=itemgetter(0))
     try:
-        return store.append(piece.task, piece.offset, piece.content[:room]) if piece.content else store.size(piece.task)
+        return store.append(piece.task, piece.offset, piece.content[:room], moments)
     except ValueError:
         return store.size(piece.task)
     except OSError as error:

@@ -53,10 +53,16 @@ class LogStore:
     def _append_moments(self, log: Path, size: int, end: int, moments: Sequence[Moment]) -> None:
         """Note when the bytes from `size` on were written; without a word about it, that it is not known."""
         path = times_path(log)
-        if not moments and not path.exists():
+        is_new = not path.exists()
+        if not moments and is_new:
             return
         holds = [second for at, second in moments if at <= size]
-        kept = [(size, holds[-1] if holds else UNKNOWN), *((at, second) for at, second in moments if size < at < end)]
+        before = [(0, UNKNOWN)] if size and is_new else []
+        kept = [
+            *before,
+            (size, holds[-1] if holds else UNKNOWN),
+            *((at, second) for at, second in moments if size < at < end),
+        ]
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
             os.write(fd, pack_moments(kept))

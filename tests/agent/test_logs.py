@@ -3,14 +3,17 @@
 import base64
 import random
 import time
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from agent.client import PlatformUnavailable
 from agent.logs import container, files
 from agent.logs.carrier import Carrier
-from agent.logs.cri import LONGEST, Text
+from agent.logs.cri import LONGEST, NO_SECOND, Text
 from agent.state import Identity
+from runtimes.log_reading import LogReader
+from runtimes.log_store import LogStore
 from tests.kubelet_logs import LogFolder
 
 TASK, OTHER = "a" * 32, "b" * 32
@@ -26,6 +29,8 @@ class Store:
         self.said: list[dict] = []
         self.away = self.forgets_answers = False
         self.most_bytes = 200 << 20
+        self.logs: LogStore | None = None
+        """Keeps when bytes were written, where the platform is one that does."""
 
     def send_logs(self, node, key, said):
         if self.away:
@@ -35,13 +40,15 @@ class Store:
         if self.forgets_answers:
             raise PlatformUnavailable("the answer was lost")
         pace = {"most_bytes": self.most_bytes, "pause_s": 0, "ask_every_s": 0}
-        return {"logs": answer, **pace}
+        return {"logs": answer, **pace} | ({"moments": True} if self.logs else {})
 
     def take(self, piece):
         task, state = piece["task"], self.states.get(piece["task"], "unknown")
         kept, data = self.kept.get(task, b""), base64.b64decode(piece["content"])
         if state in ("open", "ended") and piece["offset"] <= len(kept):
             self.kept[task] = kept = kept + data[len(kept) - piece["offset"] :]
+            if self.logs and data:
+                self.logs.append(task, piece["offset"], data, piece["moments"])
             if piece["end"] and state == "ended":
                 self.ends[task], self.states[task] = piece["end"], "done"
         return {"task": task, "state": self.states.get(task, "unknown"), "size": len(kept)}
@@ -108,20 +115,52 @@ def test_parts_of_a_line_are_joined_and_last_words_need_no_newline(start, store,
 
 def test_a_line_that_is_too_long_is_cut_and_says_so():
     text = Text()
-    first = text.feed(b"t stdout P " + b"x" * LONGEST + b"\n")
+    first, _ = text.feed(b"t stdout P " + b"x" * LONGEST + b"\n")
     again = Text(text.state)  # a restart in between
-    rest = again.feed(b"t stdout P yyy\nt stdout F zz\nt stdout F next\n")
+    rest, _ = again.feed(b"t stdout P yyy\nt stdout F zz\nt stdout F next\n")
     assert first == b"x" * LONGEST
     assert rest == b"\n[tessera] 5 bytes of this line are not kept: a line ends at 16384\nnext\n"
 
 
 def test_a_progress_bar_is_no_long_line():
     text, bar = Text(), b"50 %\r" * 3000
-    assert text.feed(b"t stdout P " + bar + b"\nt stdout P " + bar + b"\nt stdout F done\n") == bar + bar + b"done\n"
+    shown, _ = text.feed(b"t stdout P " + bar + b"\nt stdout P " + bar + b"\nt stdout F done\n")
+    assert shown == bar + bar + b"done\n"
+
+
+def test_a_line_bears_the_second_in_which_it_was_written(start, store, folder, tmp_path):
+    store.logs, seconds = LogStore(tmp_path / "logs"), []
+    for number in range(6):
+        folder.clock += timedelta(seconds=number)
+        seconds += [int((folder.clock + timedelta(microseconds=1)).timestamp())]
+        folder.write(f"line {number}")
+        rounds(start(), 1 + number % 3)  # another agent each time, of which some send nothing
+        if number == 3:
+            folder.rotate()
+    rounds(start())
+    log = LogReader(store.logs, TASK)
+    assert log.read_times(0, log.size)[1] == seconds
+
+
+def test_an_older_platform_is_sent_no_times(start, store, folder):
+    folder.write("line")
+    rounds(start())
+    assert store.kept[TASK] == b"line\n" and not any("moments" in piece for piece in store.said)
 
 
 def test_what_is_no_line_of_the_engine_is_passed_on():
-    assert Text().feed(b"half a li\n2026 stdout F good\n\n") == b"half a li\ngood\n\n"
+    assert Text().feed(b"half a li\n2026 stdout F good\n\n") == (b"half a li\ngood\n\n", [(0, NO_SECOND)])
+
+
+def test_each_second_is_told_once_and_what_says_none_is_not_known():
+    lines = (
+        b"2026-11-22T01:57:07.039163892Z stdout F first\n2026-11-22T01:57:07.9Z stderr F also\n"
+        b"2026-11-22T02:57:09.1+01:00 stdout F later\nno moment\n"
+    )
+    text, moments = Text().feed(lines)
+    begin = int(datetime(2026, 11, 22, 1, 57, 7, tzinfo=UTC).timestamp())
+    assert text == b"first\nalso\nlater\nno moment\n"
+    assert moments == [(0, begin), (11, begin + 2), (17, NO_SECOND)]
 
 
 def test_renamed_packed_and_removed_files_lose_and_double_nothing(start, store, folder):

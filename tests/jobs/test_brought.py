@@ -1,5 +1,6 @@
 """Logs that agents bring: only of tasks of their own machine, once each byte, and open until they are whole."""
 
+import base64
 from datetime import timedelta
 
 import pytest
@@ -109,6 +110,8 @@ def test_an_agent_brings_by_http(agent, task, store):
     assert answer.json()["logs"] == [{"task": task.uuid.hex, "state": "open", "size": 4}]
     assert text(store, task) == b"one\n" and answer.json()["pause_s"] == 0.5
     bad = Api(make.AGENT_KEY).post("agents/n1:logs", {"logs": [{**said, "content": "b2"}]})
+    pairs = Api(make.AGENT_KEY).post("agents/n1:logs", {"logs": [{**said, "moments": [[0]]}]})
+    assert pairs.status_code == 400 and pairs.json()["errors"][0]["pointer"].startswith("/logs/0/moments")
     assert (bad.status_code, bad.json()["errors"][0]["code"]) == (400, "bad_base64")
 
 
@@ -124,3 +127,11 @@ def test_a_thousand_agents_call_more_rarely(agent):
     now = timezone.now()
     Agent.objects.bulk_create(Agent(node_name=f"m{n}", digest=str(n), logs_at=now) for n in range(1000))
     assert get_log_pace() == (10.0, 20.0)
+
+
+def test_a_log_that_an_agent_brings_tells_when_its_lines_were_written(agent, task):
+    said = {"task": task.uuid.hex, "content": base64.b64encode(b"one\ntwo\n").decode(), "moments": [[4, 60], [0, 0]]}
+    assert Api(make.AGENT_KEY).post("agents/n1:logs", {"logs": [said]}).json()["moments"] is True
+    owner = Api(make.token(task.job.user, "jobs:read"))
+    shown = owner.get(f"jobs/{task.job.public_id}/logs", {"timestamps": "true"}).content.decode()
+    assert shown == "- one\n1970-01-01T00:01:00Z two\n"

@@ -48,6 +48,12 @@ def test_a_part_has_the_moment_that_holds_where_it_begins(store):
     assert (window.start, window.line, found) == (24, 13, [1020, 1020, 1020])
 
 
+def test_what_was_there_before_times_were_told_has_none(store):
+    store.append(TASK, 0, b"one\n")
+    store.append(TASK, 4, b"two\n", [(4, 100)])
+    assert times(store) == [UNKNOWN, 100]
+
+
 def test_a_broken_last_record_is_left_out(store):
     store.append(TASK, 0, b"one\n", [(0, 100)])
     with times_path(store.path(TASK)).open("ab") as file:

@@ -20,6 +20,7 @@ from runtimes.gpu_sharing import HAMI, NVFRACTION, PLUGIN, SLICE, TOOLKIT, WATCH
 
 MOST_GPUS = 64
 MOST_CPUS = 4096
+MOST_MOMENTS = 16384
 MIB = {"min_value": 0, "max_value": 2**31 - 1}
 SMALL = {"min_value": 0, "max_value": 2**15 - 1}
 
@@ -27,6 +28,11 @@ SMALL = {"min_value": 0, "max_value": 2**15 - 1}
 def _matrix() -> serializers.ListField:
     row = serializers.ListField(child=serializers.CharField(max_length=8), max_length=MOST_GPUS)
     return serializers.ListField(child=row, max_length=MOST_GPUS, default=list)
+
+
+def _pair() -> serializers.ListField:
+    number = serializers.IntegerField(min_value=0, max_value=2**53 - 1)
+    return serializers.ListField(child=number, min_length=2, max_length=2)
 
 
 class ReportedNuma(serializers.Serializer):
@@ -146,7 +152,8 @@ class Base64Field(serializers.Field):
 
 class LogPiece(serializers.Serializer):
     """A piece of a task's log. offset: of `content`, in bytes. behind_s: age of the oldest line not sent. end: set
-    once nothing follows, whole or cut.
+    once nothing follows, whole or cut. moments: pairs of an offset and the Unix second in which the bytes from there on
+    were written, 0 where that is not known.
     """
 
     task = serializers.RegexField(r"^[0-9a-f]{32}\Z", max_length=32)
@@ -154,6 +161,7 @@ class LogPiece(serializers.Serializer):
     content = Base64Field(default=b"")
     behind_s = serializers.FloatField(min_value=0, max_value=10**9, default=0)
     end = serializers.ChoiceField(choices=BroughtLog.End.choices, allow_blank=True, default="")
+    moments = serializers.ListField(child=_pair(), max_length=MOST_MOMENTS, default=list)
 
 
 class LogsAsk(serializers.Serializer):
@@ -178,13 +186,14 @@ class LogKnown(serializers.Serializer):
 
 class LogsAnswer(serializers.Serializer):
     """most_bytes: kept of one log, without the middle. pause_s: before sending more. ask_every_s: for logs without
-    news.
+    news. moments: they may be sent.
     """
 
     logs = LogKnown(many=True)
     most_bytes = serializers.IntegerField()
     pause_s = serializers.FloatField()
     ask_every_s = serializers.FloatField()
+    moments = serializers.BooleanField()
 
 
 class ToldUse(serializers.Serializer):

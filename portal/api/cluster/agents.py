@@ -145,7 +145,13 @@ class AgentLogs(ApiView):
         pieces = [Piece(**piece) for piece in read_json(request, LogsAsk)["logs"]]
         pause_s, ask_every_s = get_log_pace()
         known = store_pieces(agent, pieces)
-        said = {"logs": known, "most_bytes": MOST_BYTES, "pause_s": pause_s, "ask_every_s": ask_every_s}
+        said = {
+            "logs": known,
+            "most_bytes": MOST_BYTES,
+            "pause_s": pause_s,
+            "ask_every_s": ask_every_s,
+            "moments": True,
+        }
         return Response(LogsAnswer(said).data)
 
 
