@@ -17,15 +17,15 @@ Completion = tuple[str, str]
 
 
 def complete_job_ids(ctx: typer.Context, incomplete: str) -> list[Completion]:
-    return _complete(ctx, incomplete, _load_jobs())
+    return _complete(ctx, incomplete, _load_jobs(incomplete))
 
 
 def complete_open_job_ids(ctx: typer.Context, incomplete: str) -> list[Completion]:
-    return _complete(ctx, incomplete, _load_jobs(*OPEN))
+    return _complete(ctx, incomplete, _load_jobs(incomplete, *OPEN))
 
 
 def complete_ended_job_ids(ctx: typer.Context, incomplete: str) -> list[Completion]:
-    return _complete(ctx, incomplete, _load_jobs(*ENDED))
+    return _complete(ctx, incomplete, _load_jobs(incomplete, *ENDED))
 
 
 def complete_pools(ctx: typer.Context, incomplete: str) -> list[Completion]:
@@ -73,21 +73,27 @@ def complete_notebook_names(ctx: typer.Context, incomplete: str) -> list[Complet
 
 
 def complete_shown_names(ctx: typer.Context, incomplete: str) -> list[Completion]:
-    """Complete jobs by id and notebooks by name."""
-    jobs = _load_jobs()
+    """Complete jobs and notebooks."""
+    jobs = _load_jobs(incomplete)
     return _complete(ctx, incomplete, lambda client: [*jobs(client), *_load_notebooks(client)])
 
 
 def enterable_names(ctx: typer.Context, incomplete: str) -> list[Completion]:
-    """Complete notebooks by name and running jobs by id."""
-    running = _load_jobs("running")
+    """Complete notebooks and running jobs."""
+    running = _load_jobs(incomplete, "running")
     return _complete(ctx, incomplete, lambda client: [*_load_notebooks(client), *running(client)])
 
 
-def _load_jobs(*states: str) -> Callable[[Client], Iterator[Completion]]:
+def _load_jobs(incomplete: str, *states: str) -> Callable[[Client], Iterator[Completion]]:
+    """Ask for one's jobs: ids, once something is written names as well, and after a dot the tasks of each."""
+
     def ask(client: Client) -> Iterator[Completion]:
-        found = _load_results(client, "/jobs", owner="me", state=",".join(states) or None)
-        return ((job["id"], f"{job['name']}, {job['state']}") for job in found)
+        for job in _load_results(client, "/jobs", owner="me", state=",".join(states) or None):
+            told = f"{job['name']}, {job['state']}", f"{job['id']}, {job['state']}"
+            for stem, words in list(zip((job["id"], job["name"]), told, strict=True))[: 2 if incomplete else 1]:
+                yield stem, words
+                if "." in incomplete:
+                    yield from ((f"{stem}.{task['role']}.{task['rank']}", job["state"]) for task in job["tasks"])
 
     return ask
 

@@ -78,6 +78,17 @@ def test_ids_are_asked_from_the_platform(server, offers):
     assert "state=queued" in server.of("GET /jobs")[0][1]
 
 
+def test_jobs_by_name_and_their_tasks(server, offers):
+    tasks = [{"role": "main", "rank": rank} for rank in (0, 1)]
+    server.on(
+        "GET /jobs",
+        (200, {"results": [a_job(7, tasks=tasks), a_job(8, name="test", tasks=tasks)], "next_cursor": None}),
+    )
+    assert offers("tessera stop t") == ["train", "test"] and offers("tessera stop ") == ["job-7", "job-8"]
+    assert offers("tessera logs train.m") == ["train.main.0", "train.main.1"]
+    assert offers("tessera logs job-7.main.1") == ["job-7.main.1"]
+
+
 def test_names_of_notebooks_and_pools(server, offers):
     server.on("GET /notebooks", (200, {"results": [{"id": "nb-5", "name": "explore", "state": "stopped"}]}))
     server.on("GET /pools", (200, {"results": [{"name": "dev"}, {"name": "train"}]}))
