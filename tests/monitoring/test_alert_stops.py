@@ -121,6 +121,18 @@ def test_who_acknowledges_it_keeps_the_job(world, by):
     assert world.job.state == JobState.QUEUED and Event.objects.filter(verb="stop_called_off").count() == 1
 
 
+def test_who_acknowledged_it_before_an_admin_had_it_stopped_may_do_so_again(world):
+    AlertRule.objects.filter(pk=world.rule.pk).update(action="")
+    alert = look()
+    acknowledge_alert(actor=world.ada, alert=alert)
+    AlertRule.objects.filter(pk=world.rule.pk).update(action="stop_job")
+    Alert.objects.update(acts="asks", acknowledged_at=timezone.now() - timedelta(hours=2))
+    confirm_action(actor=world.rita, alert=alert)
+    assert Alert.objects.get().acts == "warned" and look().acts == "warned"
+    acknowledge_alert(actor=world.ada, alert=alert)
+    assert look().acts == "undone"
+
+
 def test_what_is_well_again_is_not_stopped(world):
     alert = look()
     pass_warning(alert)

@@ -17,6 +17,7 @@ from common.errors import Conflict, FieldError, InvalidInput, NotFound, QuotaExc
 from common.locks import lock_rows
 from events.record_and_publish import publish_person, record, record_change
 from monitoring.alerts.catalogue import CHECK, METRICS, find_metric
+from monitoring.alerts.stopping import is_acknowledged
 from monitoring.models import Action, Alert, AlertRound, AlertRule, AlertState, Audience, Comparison, Silence, Subject
 from monitoring.models.alerts import OPEN
 
@@ -77,7 +78,7 @@ def acknowledge_alert(*, actor: User, alert: Alert) -> Alert:
     (locked,) = lock_rows(Alert.objects.filter(pk=alert.pk))
     if locked.state not in OPEN:
         raise Conflict("alert_ended")
-    if locked.acknowledged_at is None:
+    if not is_acknowledged(locked):
         Alert.objects.filter(pk=alert.pk).update(acknowledged_at=Now(), acknowledged_by=actor.username)
         record(alert, "acknowledged", actor=actor.as_actor)
         for user_id in {actor.pk, *alert.owners}:

@@ -31,7 +31,7 @@ def find_stop(alert: Alert, reached_at: datetime | None, now: datetime) -> str:
     """
     if alert.acts_at is None or alert.state == AlertState.RESOLVED or alert.rule.action != Action.STOP:
         return "call_off"
-    if alert.acknowledged_at is not None and alert.acknowledged_at >= alert.acts_at - WARNING:
+    if is_acknowledged(alert):
         return "call_off"
     if alert.state != AlertState.FIRING:
         return "warn_anew"
@@ -40,6 +40,13 @@ def find_stop(alert: Alert, reached_at: datetime | None, now: datetime) -> str:
     if reached_at is None:
         return "ask"
     return "stop" if now >= reached_at + WARNING else ""
+
+
+def is_acknowledged(alert: Alert) -> bool:
+    """Return whether somebody answers for it: of a stop that was warned of, since the warning. Pure."""
+    if alert.acknowledged_at is None:
+        return False
+    return alert.acts != Alert.Acts.WARNED or alert.acts_at is None or alert.acknowledged_at >= alert.acts_at - WARNING
 
 
 def follow_warnings() -> None:

@@ -14,6 +14,7 @@ from common.safe_http import read_url
 from monitoring.alerts.foreign import STALE_AFTER
 from monitoring.alerts.messages import matches
 from monitoring.alerts.services import alerts_visible_to
+from monitoring.alerts.stopping import is_acknowledged
 from monitoring.models import Alert, AlertState, ForeignAlert, Severity, Silence, Subject
 from monitoring.models.alerts import OPEN
 from portal.wording.monitoring.alerts import (
@@ -131,7 +132,7 @@ class AlertView:
     @cached_property
     def may_acknowledge(self) -> bool:
         """An owner and a lead answer for their work; for machines and the platform, admins do."""
-        if not self.is_loud or self.row.acknowledged_at is not None:
+        if not self.is_loud or is_acknowledged(self.row):
             return False
         of_work = self.rule.subject in (Subject.JOB, Subject.TASK, Subject.TEAM)
         return self.names.viewer.is_admin or (of_work and not self.names.viewer.sees_all)
