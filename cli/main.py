@@ -51,7 +51,7 @@ COMMANDS = {
     "top": ("cluster_status", "How busy each GPU is now, and whose work keeps it so."),
     "quota": ("cluster_status", "What your teams may hold, and what high priority costs them."),
     "queue": ("cluster_status", "Everybody's waiting and running jobs."),
-    "usage": ("cluster_status", "Reports of your teams: GPU-hours, waits, failures, energy and others."),
+    "usage": ("cluster_status", "Reports of your teams: GPU-hours, waits, idle cards, failures, energy or forecasts."),
     "day": ("cluster_status", "How many cards were held and active over a day."),
     "images": ("images", "Images by name: ls, add, set, rm."),
     "registries": ("images", "Logins at image registries: ls, add, set, rm."),

@@ -122,7 +122,7 @@ def usage(
     ] = None,
     until: Annotated[str | None, typer.Option("--to", metavar="TIME", help="The end, not included; else now.")] = None,
 ) -> None:
-    """Reports of your teams: GPU-hours, waits, idle cards, failures, energy, or how right told starts were.
+    """Reports of your teams: GPU-hours, waits, idle cards, failures, energy or forecasts.
 
     `-o csv` for spreadsheets. What a task held before or after the period does not count.
     """
@@ -137,7 +137,10 @@ def day(
     date: Annotated[str | None, typer.Argument(metavar="DAY", help="Such as 2026-11-01, in UTC; else today.")] = None,
     pool: PoolOption = None,
 ) -> None:
-    """How many cards of a pool, or of all, were held and active over a day, by half hours."""
+    """How many cards were held and active over a day.
+
+    By half hours, in UTC; of one pool or of all.
+    """
     session: Session = ctx.obj
     show_day(session, session.client(), {"day": date, "pool": pool})
 
