@@ -19,6 +19,7 @@ from jobs.models import BroughtLog, Task
 from jobs.states import TASK_FINAL, TaskState
 from runtimes.kubernetes.pods import names
 from runtimes.kubernetes.watch.reflectors import ClusterView
+from runtimes.log_reading import LogReader
 from runtimes.log_store import LogStore
 from scheduler import tasks
 from scheduler.lease import acquire
@@ -87,6 +88,11 @@ class Scene:
     def text(self, task: Task) -> bytes:
         return self.store.read(task.uuid.hex, 0, 1 << 30)[0]
 
+    def seconds(self, task: Task) -> list[int]:
+        """When each line was written."""
+        log = LogReader(self.store, task.uuid.hex)
+        return log.read_times(0, log.size)[1]
+
     def followed(self, task: Task) -> bytes:
         """What `tessera logs -f` gets, to its end."""
         headers = {"Authorization": f"Bearer {make.token(task.job.user)}"}
@@ -140,6 +146,8 @@ def test_lines_are_there_while_the_task_runs_and_the_log_is_whole_when_it_is_ove
     assert scene.text(task).endswith(b"bye") and scene.state(task) == T.SUCCEEDED
     scene.until(lambda: not scene.is_kept(task))
     assert scene.followed(task) == scene.text(task)
+    first, second, third, last = scene.seconds(task)
+    assert 3 <= second - first <= 20 and 3 <= third - second <= 20 and last >= third
     print("seconds from a line's writing to the store:", [round(each, 2) for each in late])
     assert max(late) < 10  # below one where the machine has little else to do
 
@@ -187,3 +195,5 @@ def test_a_pod_is_kept_until_its_agent_has_brought_its_log(scene, placed):
     scene.start_agent()
     scene.until(lambda: scene.is_whole(task) and not scene.is_kept(task))
     assert scene.text(task) == b"begun\ndone\n"
+    begun, done = scene.seconds(task)
+    assert 9 <= done - begun <= 60  # the agent that told of the second line did not see the first
