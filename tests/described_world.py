@@ -61,6 +61,7 @@ SUFFICES = {
     "POST /api/v1/agents/{name}:report": make.report(),
     "POST /api/v1/agents/{name}:logs": {"logs": []},
     "POST /api/v1/agents/{name}:slices": {"slices": []},
+    "POST /api/v1/gpus/{uuid}:cordon": {"why": "its fans are replaced"},
     "POST /api/v1/images": {"alias": "other", "reference": "nlp/other:1"},
     "POST /api/v1/registries": {"registry": "other.corp", "user": "robot", "password": "s3cret"},
     "POST /api/v1/alert-rules": {
@@ -81,6 +82,7 @@ SUFFICES = {
     "POST /api/v1/idle-rules:preview": {"kind": "batch"},
     "POST /api/v1/prices": {"begins": "2026-01-01", "milli": 1250},
     "POST /api/v1/announcements": {"text": "New fans on Friday"},
+    "POST /api/v1/files:move": {"place": "home", "path": "notes.txt", "to": "moved.txt"},
     "POST /api/v1/files/uploads": {"place": "home", "path": "new.bin", "size": 10},
     "POST /api/v1/me/ssh-keys": {"key": make.ssh_key(2), "name": "desk"},
     "POST /api/v1/me/views": {"name": "broken", "state": ["failed"]},

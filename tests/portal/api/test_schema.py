@@ -97,7 +97,7 @@ def answered():
     statuses = defaultdict(set)
     yield statuses
     refused = {name: sorted(seen) for name, seen in statuses.items() if not did_something(seen)}
-    assert statuses and not refused
+    assert statuses and not refused, refused
 
 
 many = schemathesis.pytest.from_fixture("described").exclude(operation_id=OWN_TESTS)
