@@ -158,7 +158,8 @@ def view_alerts(rows: Iterable[Alert], viewer: User) -> list[AlertView]:
 def find_planned_stop(job_pk: int, viewer: User) -> AlertView | None:
     """Return the alert that stops the job soon, if it concerns the viewer."""
     warned = alerts_visible_to(viewer).filter(acts=Alert.Acts.WARNED, rule__subject=Subject.JOB, subject_id=job_pk)
-    return next(iter(view_alerts(warned.order_by("acts_at")[:1], viewer)), None)
+    row = warned.order_by("acts_at").first()
+    return view_alerts([row], viewer)[0] if row is not None else None
 
 
 def load_names(viewer: User, alerts: Sequence[Alert]) -> Names:
