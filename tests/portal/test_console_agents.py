@@ -9,6 +9,7 @@ from django.test import Client
 from cluster.agents import enrol_agent, take_report
 from cluster.models import Agent, Enrolment
 from tests import make
+from tests.browser import browser
 
 pytestmark = pytest.mark.django_db
 AGENTS, ENROLMENTS = "/admin/cluster/agent/", "/admin/cluster/enrolment/"
@@ -17,12 +18,6 @@ AGENTS, ENROLMENTS = "/admin/cluster/agent/", "/admin/cluster/enrolment/"
 @pytest.fixture(autouse=True)
 def _same_origin(settings):
     settings.TESSERA_PUBLIC_URL = "http://testserver"
-
-
-def browser(person) -> Client:
-    client = Client(headers={"Origin": "http://testserver"})
-    client.force_login(person)
-    return client
 
 
 @pytest.fixture

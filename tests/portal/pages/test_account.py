@@ -5,7 +5,6 @@ from datetime import timedelta
 
 import pytest
 from django.core.cache import cache
-from django.test import Client
 from django.utils import timezone
 
 from accounts import guesses
@@ -14,6 +13,7 @@ from accounts.models import ApiToken, LoginLink, TeamRole, User
 from accounts.services import SCOPES, make_login_link
 from common import rates
 from tests import make
+from tests.browser import browser
 
 pytestmark = pytest.mark.django_db
 NEW = "another long enough one"
@@ -32,14 +32,6 @@ def quiet_place(settings, monkeypatch):
 @pytest.fixture
 def ada():
     return make.user("ada", make.team("nlp"), password=make.PASSWORD)
-
-
-def browser(person=None, **defaults):
-    """A browser of its own, which sends Origin as browsers do."""
-    client = Client(headers={"Origin": "http://testserver"}, **defaults)
-    if person:
-        client.force_login(person)
-    return client
 
 
 def sign_in(client, name="ada", password=make.PASSWORD, **more):

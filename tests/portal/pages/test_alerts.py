@@ -3,11 +3,11 @@
 from datetime import timedelta
 
 import pytest
-from django.test import Client
 from django.utils import timezone
 
 from monitoring.models import Alert, AlertRound, AlertRule, Silence
 from tests import make
+from tests.browser import browser
 
 pytestmark = pytest.mark.django_db
 
@@ -32,12 +32,6 @@ def cast():
     cast.node_alert = make.alert("node_lost", "n1", value=130, node=cast.node)
     AlertRound.objects.create(pk=1, at=timezone.now())
     return cast
-
-
-def browser(person):
-    client = Client(headers={"Origin": "http://testserver"})
-    client.force_login(person)
-    return client
 
 
 def read(person) -> str:

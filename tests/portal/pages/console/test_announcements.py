@@ -3,13 +3,13 @@
 from datetime import timedelta
 
 import pytest
-from django.test import Client
 from django.utils import timezone
 
 from accounts.models import Announcement
 from events.models import Event
 from tests import make
 from tests.api_client import BASE, Api
+from tests.browser import browser
 
 pytestmark = pytest.mark.django_db
 LIST = "/console/announcements/"
@@ -23,12 +23,6 @@ def cast():
 @pytest.fixture(autouse=True)
 def here(settings):
     settings.TESSERA_PUBLIC_URL = "http://testserver"
-
-
-def browser(person) -> Client:
-    client = Client(headers={"Origin": "http://testserver"})
-    client.force_login(person)
-    return client
 
 
 def test_everybody_or_one_team_reads_it_until_it_ends(cast):

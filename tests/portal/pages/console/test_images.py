@@ -3,7 +3,6 @@
 import html
 
 import pytest
-from django.test import Client
 
 from events.models import Event
 from images.logins import load_logins
@@ -13,6 +12,7 @@ from jobs.states import JobState
 from quotas.models import UserLimit
 from quotas.services import get_default_limit, load_limits
 from tests import make
+from tests.browser import browser
 
 pytestmark = pytest.mark.django_db
 IMAGES, LOGINS, LIMITS = "/console/images/", "/console/registries/", "/console/limits/"
@@ -28,12 +28,6 @@ def here(settings):
 @pytest.fixture
 def cast():
     return make.cast()
-
-
-def browser(person) -> Client:
-    client = Client(headers={"Origin": "http://testserver"})
-    client.force_login(person)
-    return client
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from cluster.agents import enrol_agent, take_report
 from cluster.models import Agent, Enrolment, Node
 from events.models import Event
 from tests import make
+from tests.browser import browser
 
 pytestmark = pytest.mark.django_db
 LIST, SERVICE, INVITE = "/console/machines/", "/console/machines/service", "/console/machines/invite"
@@ -25,12 +26,6 @@ def here(settings):
 @pytest.fixture
 def cast():
     return make.cast()
-
-
-def browser(person) -> Client:
-    client = Client(headers={"Origin": "http://testserver"})
-    client.force_login(person)
-    return client
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from cluster.models import Maintenance
 from events.models import Event
 from jobs.models import Job
 from tests import make
+from tests.browser import browser
 
 pytestmark = pytest.mark.django_db
 LIST, NEW = "/console/maintenance/", "/console/maintenance/new"
@@ -28,12 +29,6 @@ def here(settings):
 @pytest.fixture
 def root(cast):
     return browser(make.admin())
-
-
-def browser(person) -> Client:
-    client = Client(headers={"Origin": "http://testserver"})
-    client.force_login(person)
-    return client
 
 
 def asked(begins_in_h: float = 2, lasts_h: float = 2, **fields) -> dict:

@@ -16,6 +16,7 @@ from accounts.models import ApiToken, LoginLink, Membership, PlatformRole, Team,
 from events.models import Event
 from quotas.models import Holding
 from tests import make
+from tests.browser import browser
 
 pytestmark = pytest.mark.django_db
 
@@ -29,12 +30,6 @@ def cheap(settings):
 @pytest.fixture
 def cast():
     return make.cast()
-
-
-def browser(person) -> Client:
-    client = Client(headers={"Origin": "http://testserver"})
-    client.force_login(person)
-    return client
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from django.test import Client
 from cluster.models import Pool
 from events.models import Event
 from tests import make
+from tests.browser import browser
 
 pytestmark = pytest.mark.django_db
 LIST, ONE = "/console/pools/", "/console/pools/dev/"
@@ -24,12 +25,6 @@ def here(settings):
 @pytest.fixture
 def root(cast):
     return browser(make.admin())
-
-
-def browser(person) -> Client:
-    client = Client(headers={"Origin": "http://testserver"})
-    client.force_login(person)
-    return client
 
 
 def filled(client: Client, **changes) -> dict:

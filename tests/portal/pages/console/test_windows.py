@@ -4,13 +4,13 @@ from datetime import datetime, time
 from zoneinfo import ZoneInfo
 
 import pytest
-from django.test import Client
 
 from cluster.models import Window
 from events.models import Event
 from portal.pages.console.windows import draw_week, find_monday
 from portal.wording.changes import name_days
 from tests import make
+from tests.browser import browser
 
 LIST, NEW = "/console/windows/", "/console/windows/new"
 UTC, BERLIN = ZoneInfo("UTC"), ZoneInfo("Europe/Berlin")
@@ -35,12 +35,6 @@ def root(cast):
 @pytest.fixture
 def train(cast):
     return cast.train
-
-
-def browser(person) -> Client:
-    client = Client(headers={"Origin": "http://testserver"})
-    client.force_login(person)
-    return client
 
 
 def asked(lender, borrower, **fields) -> dict:
