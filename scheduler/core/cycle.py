@@ -18,15 +18,15 @@ from scheduler.core.queueing.queue_positions import tell_queue_positions
 def run_cycle(snapshot: Snapshot, policy: Policy, now: float, cycle_memo: CycleMemo | None = None) -> Plan:
     """Decide which jobs start or stop, and why the rest waits. Deterministic; the snapshot stays unchanged."""
     cycle = Cycle(snapshot.copy(), policy, now, cycle_memo)
-    waiting = start_waiting_jobs(cycle)  # start and backfill, disturbing nobody
+    start_waiting_jobs(cycle)  # start and backfill, disturbing nobody
     evict_for_maintenance(cycle)  # for maintenance
     evict_off_pool_jobs(cycle)  # cards whose lending window closed
     reclaim_guarantees(cycle)  # guarantees
     preempt_lower_priority(cycle)  # by priority
-    preempt_longer_jobs(cycle, waiting)  # long jobs, if the policy says so
+    preempt_longer_jobs(cycle)  # long jobs, if the policy says so
     grow_gangs(cycle)  # elastic gangs
     if cycle.cycle_memo.explains:
-        tell_queue_positions(cycle, waiting)
+        tell_queue_positions(cycle)
     return cycle.plan
 
 

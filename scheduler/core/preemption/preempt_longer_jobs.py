@@ -32,7 +32,7 @@ MAX_NODES_TRIED = 16
 """Nodes examined per task."""
 
 
-def preempt_longer_jobs(cycle: Cycle, waiting: list[WaitingJob]) -> None:
+def preempt_longer_jobs(cycle: Cycle) -> None:
     """Let jobs in line stop far longer ones."""
     if not cycle.policy.preempts_longer:
         return
@@ -41,7 +41,7 @@ def preempt_longer_jobs(cycle: Cycle, waiting: list[WaitingJob]) -> None:
         cycle.after_evictions = ScoredSnapshot(world := cycle.snapshot.copy(), ScoreTable(world, cycle.policy))
     longest, made = _LongestJobs(cycle), set(cycle.making_room_for if cycle.leaving else ())
     vain: dict[tuple[int, int], float] = {}
-    for job in waiting:
+    for job in cycle.list_jobs_in_line():
         alike, work = (
             (id(cycle.job_class(job)), job.team),
             estimate_remaining_work(job, cycle.policy.for_pool(job.pool), cycle.now),

@@ -13,7 +13,6 @@ from math import inf, isfinite
 
 import numpy as np
 
-from scheduler.core.model.requests import RequestClass
 from scheduler.core.model.types import Placement, Refusal, WaitingJob
 from scheduler.core.placement.gang_placement import place_gang, task_size
 from scheduler.core.placement.shortfall import Shortfall, explain_shortfall
@@ -27,43 +26,38 @@ from scheduler.core.quota.limits import hold_refusals
 from scheduler.core.quota.whole_node_guarantees import CellConstraint
 
 
-def start_waiting_jobs(cycle: Cycle) -> list[WaitingJob]:
-    """Start jobs that disturb nobody, and return those that wait for capacity, in order."""
+def start_waiting_jobs(cycle: Cycle) -> None:
+    """Start jobs that disturb nobody, and set the others aside, in order."""
     lines = WaitingLines(cycle)
-    waiting: list[WaitingJob] = []
     owners, borrowers = _split_by_guarantee(cycle)
     beyond: list[WaitingJob] = []
-    for job in _list_undecided(cycle, owners, lines, waiting):
-        if not cycle.is_within_guarantee(job):
+    for job in _list_undecided(cycle, owners, lines):
+        if cycle.is_within_guarantee(job):
+            _start_or_set_aside(cycle, lines, job, cycle.job_class(job), [])
+        else:
             beyond.append(job)
-        elif not _start_or_block(cycle, lines, job, cycle.job_class(job), []):
-            waiting.append(job)
     if beyond:
         borrowers = cycle.job_rows.columns_of([*borrowers.jobs, *beyond])
-    for job in _list_undecided(cycle, borrowers, lines, waiting):
+    for job in _list_undecided(cycle, borrowers, lines):
         shape = cycle.job_class(job)
-        if not shape.skips_line and not _start_or_block(cycle, lines, job, shape, cycle.borrow_refusals(job)):
-            waiting.append(job)
+        if not shape.skips_line:
+            _start_or_set_aside(cycle, lines, job, shape, cycle.borrow_refusals(job))
     if cycle.cycle_memo.explains:
         for kept in cycle.reservation_plan.reservations:  # the earliest first
             if kept.job != MAINTENANCE_JOB and isfinite(kept.at):
                 cycle.plan.reserved_at.setdefault(kept.job, kept.at)
-    if cycle.started_elsewhere:
-        cycle.blocked, waiting = cycle.list_waiting(cycle.blocked), cycle.list_waiting(waiting)
-    return waiting
+    cycle.end_queue(lines.count_ahead(cycle.in_line.lines))
 
 
-def _list_undecided(
-    cycle: Cycle, jobs: JobColumns, lines: WaitingLines, waiting: list[WaitingJob]
-) -> Iterator[WaitingJob]:
+def _list_undecided(cycle: Cycle, jobs: JobColumns, lines: WaitingLines) -> Iterator[WaitingJob]:
     """Yield jobs in order, without those that started elsewhere or wait as an equal one before them."""
-    known, choices = EqualJobResults(cycle, lines, waiting), PreferredPools(cycle, jobs)
-    for job, alike, number in order_jobs(cycle.snapshot, jobs, cycle.policy, cycle.now, choices):
-        if not choices.all_full:
+    known, choices, elsewhere = EqualJobResults(cycle, lines), PreferredPools(cycle, jobs), cycle.started_elsewhere
+    for job, alike, row, number in order_jobs(cycle.snapshot, jobs, cycle.policy, cycle.now, choices):
+        if number in choices.unsettled:
             choices.note_turn(job)
-        if number not in cycle.started_elsewhere and not known.reuse(job, alike, number):
+        if number not in elsewhere and not known.reuse(job, alike, row, number):
             yield job
-            known.remember_result(job, alike)
+            known.remember_result(job, alike, row)
 
 
 class PreferredPools:
@@ -74,9 +68,13 @@ class PreferredPools:
         self._jobs = jobs
         self._came: set[tuple[int, int]] = set()
         """{(job, choice)} whose turn came."""
+        several = (jobs.choice >= 0).nonzero()[0]
+        _, first = np.unique(jobs.shape[several], return_index=True)
+        self._open: list[int] = several[np.sort(first)].tolist()
+        """The place of a record of each shape that still fitted somewhere when last looked at."""
         self._looked_at = -1
-        self.all_full = bool((jobs.choice < 0).all())
-        """Whether nothing of any shape fits anywhere any more."""
+        self.unsettled: set[int] = set(jobs.number[several].tolist())
+        """Jobs of such shapes."""
 
     @cached_property
     def _by_job(self) -> tuple[np.ndarray, np.ndarray]:
@@ -89,24 +87,29 @@ class PreferredPools:
         first, end = numbers.searchsorted((number, number + 1))
         return [self._jobs.jobs[at] for at in order[first:end].tolist()]
 
-    @cached_property
-    def _alike(self) -> list[int]:
-        """The place of a record of each shape."""
-        several = (self._jobs.choice >= 0).nonzero()[0]
-        _, first = np.unique(self._jobs.shape[several], return_index=True)
-        return several[np.sort(first)].tolist()
-
     def list_unsettled(self) -> set[int]:
-        """Return the jobs that wait in several pools and have a shape that still fits somewhere."""
-        if self._is_full():
-            return set()
-        fits = [self._jobs.shape[at] for at in self._alike if self._still_fits(self._jobs.jobs[at])]
-        return set(self._jobs.number[np.isin(self._jobs.shape, fits) & (self._jobs.choice >= 0)].tolist())
+        """Return the jobs that wait in several pools and have a shape that still fits somewhere.
+
+        Within a cycle, room only shrinks.
+        """
+        version = self._cycle.snapshot.version
+        if self._open and self._looked_at != version:
+            self._looked_at = version
+            still = [at for at in self._open if self._still_fits(self._jobs.jobs[at])]
+            if len(still) < len(self._open):
+                self._open = still
+                suits = np.isin(self._jobs.shape, self._jobs.shape[still]) & (self._jobs.choice >= 0)
+                self.unsettled = set(self._jobs.number[suits].tolist())
+        return self.unsettled
+
+    def _still_fits(self, job: WaitingJob) -> bool:
+        shape = self._cycle.job_class(job)
+        return shape.blocked_from != -inf and not _fits_nowhere(self._cycle, job, shape)
 
     def depends(self, job: WaitingJob) -> bool:
         """Check whether the job may still start in a pool that it prefers to this one."""
         return (
-            not self._is_full()
+            job.job in self.list_unsettled()
             and self._cycle.is_waiting(job)
             and any(
                 other.choice < job.choice
@@ -116,25 +119,9 @@ class PreferredPools:
             )
         )
 
-    def _is_full(self) -> bool:
-        """Check whether nothing of any shape fits anywhere any more. Within a cycle, room only shrinks."""
-        version = self._cycle.snapshot.version
-        if not self.all_full and self._looked_at != version:
-            self._looked_at = version
-            shapes = ((job, self._cycle.job_class(job)) for job in map(self._jobs.jobs.__getitem__, self._alike))
-            self.all_full = all(
-                shape.blocked_from == -inf or _fits_nowhere(self._cycle, job, shape) for job, shape in shapes
-            )
-        return self.all_full
-
-    def _still_fits(self, job: WaitingJob) -> bool:
-        shape = self._cycle.job_class(job)
-        return shape.blocked_from != -inf and _find_room(self._cycle, job, shape)[1] >= 0
-
     def note_turn(self, job: WaitingJob) -> None:
         """Note that the record's turn has come."""
-        if job.choice >= 0:
-            self._came.add((job.job, job.choice))
+        self._came.add((job.job, job.choice))
 
 
 def _may_start(cycle: Cycle, job: WaitingJob) -> bool:
@@ -156,31 +143,25 @@ def _split_by_guarantee(cycle: Cycle) -> tuple[JobColumns, JobColumns]:
     return queue.take(within), queue.take(~within)
 
 
-def _start_or_block(
+def _start_or_set_aside(
     cycle: Cycle, lines: WaitingLines, job: WaitingJob, shape: JobClass, borrow_refusals: list[Refusal]
-) -> bool:
-    """Start the job or set it aside; False if it waits for capacity."""
+) -> None:
+    """Start the job, block it, or queue it for capacity."""
     refusals = hold_refusals(job, cycle.now) + cycle.limit_refusals(job)
     if not refusals and borrow_refusals and (placement := _place_on_lent_cards(cycle, job)):
         cycle.record_start(placement, job)
-        return True
-    if refusals:
+    elif refusals:
         cycle.block(job, refusals + borrow_refusals)
-        return True
-    if borrow_refusals:
+    elif borrow_refusals:
         cycle.block(job, _shortfall_beside_borrowing(cycle, job, shape) + borrow_refusals)
-        return True
-    if placement := _place_without_delay(cycle, job, shape):
+    elif placement := _place_without_delay(cycle, job, shape):
         cycle.record_start(placement, job)
-        return True
-    if never := cycle.infeasible_refusals(job):
+    elif never := cycle.infeasible_refusals(job):
         cycle.block(job, list(never))
-        return True
-    if (kept := shape.cell_refusals(job, cycle.stays_until(job))) and not cycle.is_within_guarantee(job):
+    elif (kept := shape.cell_refusals(job, cycle.stays_until(job))) and not cycle.is_within_guarantee(job):
         cycle.block(job, kept)
-        return True
-    join_line(cycle, lines, job, shape, lines.line_of(job, shape))
-    return False
+    else:
+        join_line(cycle, lines, job, shape, lines.line_of(job, shape))
 
 
 def _shortfall_beside_borrowing(cycle: Cycle, job: WaitingJob, shape: JobClass) -> list[Refusal]:
@@ -254,21 +235,15 @@ def _is_known_blocked(cycle: Cycle, job: WaitingJob, shape: JobClass, ends_at: f
 
 def _fits_nowhere(cycle: Cycle, job: WaitingJob, shape: JobClass) -> bool:
     """Check whether the largest task fits nowhere, even without reservations."""
-    request, node = _find_room(cycle, job, shape)
-    if node >= 0:
+    asked = zip(job.gang, shape.demand.kinds, strict=True)
+    role, kinds = max(asked, key=lambda each: (each[0].min > 0, task_size(each[0])))
+    request, node = cycle.present_view.score_table.best_node(role.ask, job.pool, kinds, shape.demand.reach)
+    if node >= 0 or not role.min:
         return False
     shape.blocked_from = -inf
     if cycle.cycle_memo.explains:
         shape.blocked_by = explain_shortfall(cycle.snapshot, job, Shortfall(0, request))
     return True
-
-
-def _find_room(cycle: Cycle, job: WaitingJob, shape: JobClass) -> tuple[RequestClass, int]:
-    """Return (request, node where it fits) of the largest task; a node below 0 if there is none."""
-    asked = zip(job.gang, shape.demand.kinds, strict=True)
-    role, kinds = max(asked, key=lambda each: (each[0].min > 0, task_size(each[0])))
-    request, node = cycle.present_view.score_table.best_node(role.ask, job.pool, kinds, shape.demand.reach)
-    return request, 0 if node < 0 and not role.min else node
 
 
 def _fits_without_cells(

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import compress
 from math import inf
 from typing import Any
 
@@ -75,6 +76,37 @@ class CycleMemo:
     known_reservations: KnownReservations | None = None
 
 
+@dataclass
+class WaitingRecords:
+    """Records that wait, in the order in which that was found.
+
+    rows: of `JobRows`. lines: the numbers of the lines that they joined. ahead: how many are ahead of each there.
+    """
+
+    rows: list[int] = field(default_factory=list)
+    why: list[list[Refusal]] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)
+    ahead: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+
+    def add(self, row: int, why: list[Refusal], line: int = -1) -> None:
+        self.rows.append(row)
+        self.why.append(why)
+        self.lines.append(line)
+
+    def is_last(self, row: int) -> bool:
+        return bool(self.rows) and self.rows[-1] == row
+
+    def take(self, chosen: np.ndarray) -> "WaitingRecords":
+        """Return some of the records. chosen: bool [n]."""
+        keep = chosen.tolist()
+        return WaitingRecords(
+            list(compress(self.rows, keep)),
+            list(compress(self.why, keep)),
+            list(compress(self.lines, keep)),
+            self.ahead[chosen],
+        )
+
+
 class Cycle:
     def __init__(self, snapshot: Snapshot, policy: Policy, now: float, cycle_memo: CycleMemo | None = None):
         self.snapshot = snapshot
@@ -85,15 +117,15 @@ class Cycle:
         snapshot.open_windows_at(now)
         self.present_view = ScoredSnapshot(snapshot, ScoreTable(snapshot, policy))
         self.reservation_plan = ReservationPlan(self.present_view, policy, now, memo.task_rows, memo.known_reservations)
-        self.blocked: list[WaitingJob] = []
-        """Jobs that wait for something other than capacity."""
+        self.in_line = WaitingRecords()
+        """Jobs that wait for capacity."""
+        self.blocked = WaitingRecords()
+        """Jobs that wait for something else."""
         self.started_elsewhere: set[int] = set()
         """Jobs with records in several pools of which one started: the others wait no more."""
         self.job_rows = self.cycle_memo.job_rows
         self.job_rows.trim(1000 + 4 * len(snapshot.waiting))
-        self._refusals: dict[int, tuple[list[Refusal], int]] = {}
-        """{identity of a record: why it waits, and about how many are ahead of it}."""
-        self._making_room: dict[tuple[int, int], Refusal] = {}
+        self.making_room: dict[tuple[int, int], Refusal] = {}
         """{(job, choice): that room is being made for it there}."""
         self.leaving = {job.job for job in snapshot.running if job.leaving}
         self.making_room_for: set[int] = set()
@@ -274,7 +306,7 @@ class Cycle:
         self.making_room_for.add(job.job)
         if not self.leaving:
             return  # room exists, something else keeps it
-        self._making_room[job.job, job.choice] = Refusal("making_room", {"n": len(victims) or len(self.leaving)})
+        self.making_room[job.job, job.choice] = Refusal("making_room", {"n": len(victims) or len(self.leaving)})
         self.plan.evictions += [Eviction(victim.job, reason, job.job) for victim in victims]
 
     def record_start(self, placement: Placement, job: WaitingJob) -> None:
@@ -294,26 +326,19 @@ class Cycle:
         """Check that the job has not started in another pool."""
         return job.choice < 0 or job.job not in self.started_elsewhere
 
-    def list_waiting(self, jobs: list[WaitingJob]) -> list[WaitingJob]:
-        """Return those of the jobs that have not started in another pool."""
-        started = np.isin(self.job_rows.columns_of(jobs).number, list(self.started_elsewhere))
-        return [jobs[at] for at in (~started).nonzero()[0].tolist()]
+    def end_queue(self, ahead: np.ndarray) -> None:
+        """Leave out who started in another pool. ahead: how many are ahead of each in line."""
+        self.in_line.ahead = ahead
+        self.blocked.ahead = np.zeros(len(self.blocked.rows), dtype=np.int64)
+        if self.started_elsewhere:
+            self.in_line, self.blocked = map(self._list_waiting, (self.in_line, self.blocked))
 
-    def set_refusals(self, job: WaitingJob, refusals: list[Refusal], ahead: int = 0) -> None:
-        """Tell why the job waits in its pool, and how many are ahead of it."""
-        self._refusals[id(job)] = refusals, ahead
+    def _list_waiting(self, records: WaitingRecords) -> WaitingRecords:
+        number = self.job_rows.integers_at(records.rows)["number"]
+        return records.take(~np.isin(number, list(self.started_elsewhere)))
 
-    def refusals_of(self, job: WaitingJob) -> list[Refusal]:
-        """Return why the job waits in its pool, once that is known."""
-        refusals, ahead = self._refusals[id(job)]
-        first = [Refusal("ahead_in_queue", {"n": ahead})] if ahead else []
-        if self.makes_room_for(job):
-            first.insert(0, self._making_room[job.job, job.choice])
-        return first + refusals
-
-    def makes_room_for(self, job: WaitingJob) -> bool:
-        """Check whether room is being made for the job in its pool."""
-        return job.job in self.making_room_for and (job.job, job.choice) in self._making_room
+    def list_jobs_in_line(self) -> list[WaitingJob]:
+        return self.job_rows.jobs_at(self.in_line.rows)
 
     def _cached_until_change(self, question: tuple, ask: Callable[[], Any]) -> Any:
         """Return the cached answer; recompute it once the snapshot changed."""
@@ -324,5 +349,4 @@ class Cycle:
         return self._answers[question]
 
     def block(self, job: WaitingJob, refusals: list[Refusal]) -> None:
-        self.set_refusals(job, refusals)
-        self.blocked.append(job)
+        self.blocked.add(self.job_rows.row_of(job), refusals)

@@ -1,6 +1,6 @@
 """Waiting jobs as rows of arrays, kept across cycles, in which nearly all of them stay the same."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from itertools import compress, repeat
 from operator import attrgetter
@@ -14,11 +14,12 @@ from scheduler.core.model.types import WaitingJob
 class JobColumns:
     """[n] what orders and numbers jobs.
 
-    alike: the same for jobs that differ in number, priority and arrival alone. shape: for those that fit in the same
-    places.
+    row: of `JobRows`. alike: the same for jobs that differ in number, priority and arrival alone. shape: for those that
+    fit in the same places.
     """
 
     jobs: Sequence[WaitingJob]
+    row: np.ndarray
     number: np.ndarray
     choice: np.ndarray
     pool: np.ndarray
@@ -66,8 +67,18 @@ class JobRows:
         if len(new):
             self._append([jobs[at] for at in new.tolist()])
             rows[new] = [self._row[id(jobs[at])] for at in new.tolist()]
-        integers = dict(zip(INTEGERS, self._integers[:, rows], strict=True))
-        return JobColumns(jobs=jobs, submitted_at=self._submitted_at[rows], **integers)
+        return JobColumns(jobs=jobs, row=rows, submitted_at=self._submitted_at[rows], **self.integers_at(rows))
+
+    def integers_at(self, rows: Sequence[int] | np.ndarray) -> dict[str, np.ndarray]:
+        """Return {name of INTEGERS: [n]} of the records in these rows."""
+        return dict(zip(INTEGERS, self._integers[:, np.asarray(rows, dtype=np.int64)], strict=True))
+
+    def jobs_at(self, rows: Iterable[int]) -> list[WaitingJob]:
+        return [self._records[row] for row in rows]
+
+    def row_of(self, job: WaitingJob) -> int:
+        """Return the row of a record that `columns_of` was asked about."""
+        return self._row[id(job)]
 
     def _append(self, jobs: list[WaitingJob]) -> None:
         self._row.update(zip(map(id, jobs), range(len(self._records), len(self._records) + len(jobs)), strict=True))

@@ -25,8 +25,8 @@ PATIENCE = 4.0
 RANKS_REST = 16
 """What is left is ranked at once after one in so many of it took nothing: worth it even if somebody then starts."""
 
-Entry = tuple[WaitingJob, int, int]
-"""A job, the number that it shares with equal ones (see `JobRows`), and `WaitingJob.job`."""
+Entry = tuple[WaitingJob, int, int, int]
+"""A job, the number that it shares with equal ones and its row (see `JobRows`), and `WaitingJob.job`."""
 
 
 class Turns(Protocol):
@@ -119,8 +119,8 @@ def _rank_rest(streams: list["_JobStream"], shares: DominantShares, turns: Turns
     order = np.lexsort((*queue.rest[:, at], np.array([ranks[key] for key in keys])[owner]))
     unsettled = turns.list_unsettled()
     for place in at[order].tolist():
-        job, _, number = entry = queue.entries[place]
-        if number in unsettled and job.choice > 0 and turns.depends(job):
+        job, _, _, number = entry = queue.entries[place]
+        if unsettled and number in unsettled and job.choice > 0 and turns.depends(job):
             break
         yield entry
         taken += 1
@@ -180,7 +180,7 @@ def _build_streams(jobs: JobColumns, shares: DominantShares, policy: Policy, now
     order = np.lexsort((*rest[1:], ~overdue, -priority, *owners[::-1]))
     alike = np.stack((*owners, -priority, ~overdue))[:, order]
     first = np.flatnonzero((alike[:, 1:] != alike[:, :-1]).any(axis=0)) + 1
-    numbers = jobs.alike[order].tolist(), jobs.number[order].tolist()
+    numbers = (column[order].tolist() for column in (jobs.alike, jobs.row, jobs.number))
     entries = list(zip([jobs.jobs[at] for at in order.tolist()], *numbers, strict=True))
     queue = _Queue(entries, work[order].tolist(), np.stack(rest)[:, order])
     bounds = pairwise((0, *first.tolist(), len(entries)))

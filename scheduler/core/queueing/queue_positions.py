@@ -1,57 +1,58 @@
 """What a waiting job is told: why it waits, and where it stands in the queue of each of its pools."""
 
-from itertools import pairwise
+from itertools import compress, pairwise
 from math import inf
+from operator import itemgetter
 
 import numpy as np
 
-from scheduler.core.model.types import QueuePlace, WaitingJob
+from scheduler.core.model.types import Refusal
 from scheduler.core.queueing.cycle_context import Cycle
 
-Standing = tuple[WaitingJob, QueuePlace, bool]
-"""A record, where it stands in its pool's queue, and whether it waits for something other than capacity."""
 
-
-def tell_queue_positions(cycle: Cycle, line: list[WaitingJob]) -> None:
+def tell_queue_positions(cycle: Cycle) -> None:
     """Number each pool's waiting jobs: the line for capacity first, then blocked ones.
 
     Of a job that waits in several pools tell what holds in the one where it is to start first: where room is being
     made for it, else where it has the earliest reservation, else where clearly fewer are ahead, else the one that it
     prefers.
     """
-    jobs = [*line, *cycle.blocked]
-    if not jobs:
+    line, others, plan = cycle.in_line, cycle.blocked, cycle.plan
+    rows = line.rows + others.rows
+    if not rows:
         return
-    columns = cycle.job_rows.columns_of(jobs)
-    number, choice, pool = columns.number, columns.choice, columns.pool
+    number, choice, pool = itemgetter("number", "choice", "pool")(cycle.job_rows.integers_at(rows))
     position, length = _number_within(pool), np.bincount(pool)[pool]
-    ahead = np.frexp(position)[1]  # about how many
-    blocked = np.arange(len(jobs)) >= len(line)
-    order = np.lexsort((position, choice, ahead, blocked, number))
-    records = [jobs[at] for at in order.tolist()]
-    places = list(zip(*(column[order].tolist() for column in (pool, position, length)), strict=True))
-    standings = list(zip(records, places, blocked[order].tolist(), strict=True))
+    about = np.frexp(position)[1]  # how many are ahead
+    blocked = np.arange(len(rows)) >= len(line.rows)
+    no_room_made, reserved_at = _find_served(cycle, number, choice)
+    order = np.lexsort((position, choice, about, reserved_at, blocked, no_room_made, number))
     first = np.flatnonzero(np.diff(number[order], prepend=-1))
-    _tell_each(cycle, [standings[a:b] for a, b in pairwise((*first.tolist(), len(jobs)))])
+    told = order[first]
+    jobs, begins = number[told].tolist(), first.tolist()
+    places = list(zip(*(column[order].tolist() for column in (pool, position, length)), strict=True))
+    plan.positions.update((job, places[at][1:]) for job, at in zip(jobs, begins, strict=True))
+    of_each = zip(jobs, pairwise((*begins, len(places))), strict=True)
+    plan.places.update((job, places[a:b]) for job, (a, b) in compress(of_each, (choice[told] >= 0).tolist()))
+
+    why, ahead = line.why + others.why, np.concatenate((line.ahead, others.ahead))
+    for job, at, n in zip(jobs, told.tolist(), ahead[told].tolist(), strict=True):
+        plan.refusals[job] = [Refusal("ahead_in_queue", {"n": n}), *why[at]] if n else why[at]
+    for at in told[~no_room_made[told]].tolist():
+        job = int(number[at])
+        plan.refusals[job] = [cycle.making_room[job, int(choice[at])], *plan.refusals[job]]
 
 
-def _tell_each(cycle: Cycle, jobs: list[list[Standing]]) -> None:
-    plan = cycle.plan
+def _find_served(cycle: Cycle, number: np.ndarray, choice: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return of each record (whether no room is being made for it, when its reservation is)."""
+    no_room_made, reserved_at = np.ones(len(number), dtype=bool), np.full(len(number), inf)
     reserved = {(kept.job, kept.placement.choice): kept.at for kept in cycle.reservation_plan.reservations}
-    served = {job for job, _ in reserved} | cycle.making_room_for
-
-    def order(standing: Standing) -> tuple[bool, bool, float]:
-        record, _, blocked = standing
-        return not cycle.makes_room_for(record), blocked, reserved.get((record.job, record.choice), inf)
-
-    for standings in jobs:
-        number = standings[0][0].job
-        if number in served:
-            standings.sort(key=order)
-        record, place, _ = standings[0]
-        plan.refusals[number], plan.positions[number] = cycle.refusals_of(record), place[1:]
-        if record.choice >= 0:
-            plan.places[number] = [place for _, place, _ in standings]
+    served = [job for job, _ in (*cycle.making_room, *reserved)]
+    for at in np.isin(number, served).nonzero()[0].tolist():
+        record = int(number[at]), int(choice[at])
+        no_room_made[at] = record not in cycle.making_room
+        reserved_at[at] = reserved.get(record, inf)
+    return no_room_made, reserved_at
 
 
 def _number_within(groups: np.ndarray) -> np.ndarray:

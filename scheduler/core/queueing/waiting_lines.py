@@ -1,7 +1,9 @@
 """Lines of jobs that wait for capacity; the first get reservations, and equal jobs are asked about once."""
 
-from collections import defaultdict
+from collections.abc import Sequence
 from math import inf
+
+import numpy as np
 
 from scheduler.core.model.types import GPU_MILLI, Refusal, WaitingJob
 from scheduler.core.queueing.cycle_context import Cycle, JobClass
@@ -11,21 +13,13 @@ MAX_OWNER_RESERVATIONS = 64
 
 
 class Line:
-    """Jobs of one pool and claim. ahead: jobs in all lines with overlapping claims."""
+    """Jobs of one pool and claim. number: of all lines in order."""
 
-    def __init__(self, claim: int):
+    def __init__(self, number: int, pool: int, claim: int):
+        self.number = number
+        self.pool = pool
         self.claim = claim
         self.joined = 0
-        self.ahead = 0
-        self.overlapping: list[Line] = []
-
-    def join(self) -> tuple[int, int]:
-        """Add a job; return (jobs ahead with overlapping claims, with the same claim)."""
-        ahead, before = self.ahead, self.joined
-        self.joined = before + 1
-        for other in self.overlapping:
-            other.ahead += 1
-        return ahead, before
 
 
 class WaitingLines:
@@ -37,20 +31,26 @@ class WaitingLines:
         usual = max(own.reservations for own in cycle.policy.pools or (cycle.policy,))
         self.most_reserved = max(usual, MAX_OWNER_RESERVATIONS)
         """How many of a line may get reservations at most."""
-        self._lines: defaultdict[int, dict[int, Line]] = defaultdict(dict)
+        self._lines: dict[tuple[int, int], Line] = {}
 
     def line_of(self, job: WaitingJob, shape: JobClass) -> Line:
         """Return the line of jobs that wait for the same kinds of cards."""
         claim = self._claim_of(shape.demand.affordable_kinds(self._cycle.spare_milli(job)))
-        lines = self._lines[job.pool]
-        if claim not in lines:
-            lines[claim] = line = Line(claim)
-            line.overlapping = [other for other in lines.values() if other.claim & claim]
-            line.ahead = sum(other.joined for other in line.overlapping)
-            for other in line.overlapping:
-                if other is not line:
-                    other.overlapping.append(line)
-        return lines[claim]
+        if (job.pool, claim) not in self._lines:
+            self._lines[job.pool, claim] = Line(len(self._lines), job.pool, claim)
+        return self._lines[job.pool, claim]
+
+    def count_ahead(self, joined: Sequence[int]) -> np.ndarray:
+        """Return of each job that joined a line, by the line's number, how many joined lines with overlapping claims
+        before it.
+        """
+        of_line = np.array(joined, dtype=np.int64)
+        ahead = np.zeros(len(of_line), dtype=np.int64)
+        for line in self._lines.values():
+            own = of_line == line.number
+            overlapping = [o.pool == line.pool and bool(o.claim & line.claim) for o in self._lines.values()]
+            ahead += np.where(np.array(overlapping)[of_line], own.cumsum() - own, 0)
+        return ahead
 
     def _claim_of(self, kinds: tuple[int, ...]) -> int:
         claim = 0
@@ -61,9 +61,9 @@ class WaitingLines:
 
 def join_line(cycle: Cycle, lines: WaitingLines, job: WaitingJob, shape: JobClass, line: Line) -> None:
     """Queue the job for capacity, with a reservation if near the head."""
-    ahead, before = line.join()
+    before, line.joined = line.joined, line.joined + 1
     for_cells = shape.cells_blocked_from and shape.cell_refusals(job, cycle.stays_until(job))
-    cycle.set_refusals(job, for_cells or shape.blocked_by, ahead)
+    cycle.in_line.add(cycle.job_rows.row_of(job), for_cells or shape.blocked_by, line.number)
     if before < lines.most_reserved and before < _reservation_limit(cycle, job):
         cycle.reservation_plan.reserve(job, shape.demand, cycle.cell_constraint(job, shape.demand))
     elif not cycle.cycle_memo.explains and shape.blocked_from == -inf and not cycle.snapshot.windows:
@@ -81,16 +81,15 @@ def _reservation_limit(cycle: Cycle, job: WaitingJob) -> int:
 class EqualJobResults:
     """What was decided about jobs, for equal ones after them, until somebody takes something."""
 
-    def __init__(self, cycle: Cycle, lines: WaitingLines, waiting: list[WaitingJob]):
+    def __init__(self, cycle: Cycle, lines: WaitingLines):
         self._cycle = cycle
         self._lines = lines
-        self._waiting = waiting
         self._first_in_several = cycle.reservation_plan.first_in_several
         self._version = -1
         self._results: dict[int, list[Refusal] | tuple[JobClass, Line]] = {}
         """{number of equal jobs: why they wait, or the line that they join}."""
 
-    def reuse(self, job: WaitingJob, alike: int, number: int) -> bool:
+    def reuse(self, job: WaitingJob, alike: int, row: int, number: int) -> bool:
         """Treat the job like an equal one before it; False if there was none."""
         cycle = self._cycle
         if self._version != cycle.snapshot.version:
@@ -99,20 +98,24 @@ class EqualJobResults:
         if known is None or number in self._first_in_several:
             return False
         if isinstance(known, list):
-            cycle.block(job, known)
+            cycle.blocked.add(row, known)
+            return True
+        shape, line = known
+        if line.joined < self._lines.most_reserved or shape.cells_blocked_from or not cycle.cycle_memo.explains:
+            join_line(cycle, self._lines, job, shape, line)
         else:
-            join_line(cycle, self._lines, job, *known)
-            self._waiting.append(job)
+            line.joined += 1
+            cycle.in_line.add(row, shape.blocked_by, line.number)
         return True
 
-    def remember_result(self, job: WaitingJob, alike: int) -> None:
+    def remember_result(self, job: WaitingJob, alike: int, row: int) -> None:
         """Remember the result of a waiting job for equal ones."""
         cycle = self._cycle
         if self._version != cycle.snapshot.version:
             return
-        if cycle.blocked and cycle.blocked[-1] is job:
-            self._results[alike] = cycle.refusals_of(job)
-        elif self._waiting and self._waiting[-1] is job:
+        if cycle.blocked.is_last(row):
+            self._results[alike] = cycle.blocked.why[-1]
+        elif cycle.in_line.is_last(row):
             shape, passing = cycle.job_class(job), cycle.policy.for_pool(job.pool).stop_longer is not None
             if not shape.skips_line and shape.is_blocked(cycle.now if passing else cycle.stays_until(job)):
                 self._results[alike] = shape, self._lines.line_of(job, shape)
