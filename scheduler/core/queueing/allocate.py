@@ -13,6 +13,7 @@ from math import inf, isfinite
 
 import numpy as np
 
+from scheduler.core.model.requests import RequestClass
 from scheduler.core.model.types import Placement, Refusal, WaitingJob
 from scheduler.core.placement.gang_placement import place_gang, task_size
 from scheduler.core.placement.shortfall import Shortfall, explain_shortfall
@@ -46,18 +47,20 @@ def start_waiting_jobs(cycle: Cycle) -> None:
         for kept in cycle.reservation_plan.reservations:  # the earliest first
             if kept.job != MAINTENANCE_JOB and isfinite(kept.at):
                 cycle.plan.reserved_at.setdefault(kept.job, kept.at)
-    cycle.end_queue(lines.count_ahead(cycle.in_line.lines))
+    cycle.waiting = lines.list_waiting()
 
 
 def _list_undecided(cycle: Cycle, jobs: JobColumns, lines: WaitingLines) -> Iterator[WaitingJob]:
     """Yield jobs in order, without those that started elsewhere or wait as an equal one before them."""
-    known, choices, elsewhere = EqualJobResults(cycle, lines), PreferredPools(cycle, jobs), cycle.started_elsewhere
-    for job, alike, row, number in order_jobs(cycle.snapshot, jobs, cycle.policy, cycle.now, choices):
-        if number in choices.unsettled:
-            choices.note_turn(job)
-        if number not in elsewhere and not known.reuse(job, alike, row, number):
-            yield job
-            known.remember_result(job, alike, row)
+    known, choices = EqualJobResults(cycle, lines), PreferredPools(cycle, jobs)
+    for turn in order_jobs(cycle.snapshot, jobs, cycle.policy, cycle.now, choices, known):
+        if turn.number in choices.unsettled:
+            choices.note_turn(turn.job)
+        lines.begin_turn(turn)
+        if turn.number not in cycle.started_elsewhere and not known.reuse(turn):
+            yield turn.job
+            known.remember_result(turn)
+    lines.end_order(len(jobs.jobs))
 
 
 class PreferredPools:
@@ -104,7 +107,7 @@ class PreferredPools:
 
     def _still_fits(self, job: WaitingJob) -> bool:
         shape = self._cycle.job_class(job)
-        return shape.blocked_from != -inf and not _fits_nowhere(self._cycle, job, shape)
+        return shape.blocked_from != -inf and _find_room(self._cycle, job, shape)[1]
 
     def depends(self, job: WaitingJob) -> bool:
         """Check whether the job may still start in a pool that it prefers to this one."""
@@ -151,15 +154,15 @@ def _start_or_set_aside(
     if not refusals and borrow_refusals and (placement := _place_on_lent_cards(cycle, job)):
         cycle.record_start(placement, job)
     elif refusals:
-        cycle.block(job, refusals + borrow_refusals)
+        lines.block(refusals + borrow_refusals)
     elif borrow_refusals:
-        cycle.block(job, _shortfall_beside_borrowing(cycle, job, shape) + borrow_refusals)
+        lines.block(_shortfall_beside_borrowing(cycle, job, shape) + borrow_refusals)
     elif placement := _place_without_delay(cycle, job, shape):
         cycle.record_start(placement, job)
     elif never := cycle.infeasible_refusals(job):
-        cycle.block(job, list(never))
+        lines.block(list(never))
     elif (kept := shape.cell_refusals(job, cycle.stays_until(job))) and not cycle.is_within_guarantee(job):
-        cycle.block(job, kept)
+        lines.block(kept)
     else:
         join_line(cycle, lines, job, shape, lines.line_of(job, shape))
 
@@ -235,15 +238,21 @@ def _is_known_blocked(cycle: Cycle, job: WaitingJob, shape: JobClass, ends_at: f
 
 def _fits_nowhere(cycle: Cycle, job: WaitingJob, shape: JobClass) -> bool:
     """Check whether the largest task fits nowhere, even without reservations."""
-    asked = zip(job.gang, shape.demand.kinds, strict=True)
-    role, kinds = max(asked, key=lambda each: (each[0].min > 0, task_size(each[0])))
-    request, node = cycle.present_view.score_table.best_node(role.ask, job.pool, kinds, shape.demand.reach)
-    if node >= 0 or not role.min:
+    request, fits = _find_room(cycle, job, shape)
+    if fits:
         return False
     shape.blocked_from = -inf
     if cycle.cycle_memo.explains:
         shape.blocked_by = explain_shortfall(cycle.snapshot, job, Shortfall(0, request))
     return True
+
+
+def _find_room(cycle: Cycle, job: WaitingJob, shape: JobClass) -> tuple[RequestClass, bool]:
+    """Return (request of the largest task, whether it fits somewhere)."""
+    asked = zip(job.gang, shape.demand.kinds, strict=True)
+    role, kinds = max(asked, key=lambda each: (each[0].min > 0, task_size(each[0])))
+    request, node = cycle.present_view.score_table.best_node(role.ask, job.pool, kinds, shape.demand.reach)
+    return request, node >= 0 or not role.min
 
 
 def _fits_without_cells(

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import compress
 from math import inf
 from typing import Any
 
@@ -31,7 +30,13 @@ from scheduler.core.queueing.job_rows import JobRows
 from scheduler.core.queueing.priority_order import estimate_remaining_work
 from scheduler.core.queueing.release_times import TaskRows, estimate_stay
 from scheduler.core.queueing.reservations import KnownReservations, ReservationPlan
-from scheduler.core.quota.limits import borrow_refusals, is_within_guarantee, limit_refusals, spare_milli
+from scheduler.core.quota.limits import (
+    borrow_refusals,
+    is_within_guarantee,
+    spare_milli,
+    team_limit_refusals,
+    user_limit_refusals,
+)
 from scheduler.core.quota.whole_node_guarantees import CellConstraint, build_cell_constraint
 
 
@@ -78,33 +83,16 @@ class CycleMemo:
 
 @dataclass
 class WaitingRecords:
-    """Records that wait, in the order in which that was found.
+    """Records that wait: the first `in_line` for capacity, in order, others for something else.
 
-    rows: of `JobRows`. lines: the numbers of the lines that they joined. ahead: how many are ahead of each there.
+    rows: of `JobRows`. why: the place in `reasons`. ahead: how many are ahead of each in line.
     """
 
-    rows: list[int] = field(default_factory=list)
-    why: list[list[Refusal]] = field(default_factory=list)
-    lines: list[int] = field(default_factory=list)
-    ahead: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-
-    def add(self, row: int, why: list[Refusal], line: int = -1) -> None:
-        self.rows.append(row)
-        self.why.append(why)
-        self.lines.append(line)
-
-    def is_last(self, row: int) -> bool:
-        return bool(self.rows) and self.rows[-1] == row
-
-    def take(self, chosen: np.ndarray) -> "WaitingRecords":
-        """Return some of the records. chosen: bool [n]."""
-        keep = chosen.tolist()
-        return WaitingRecords(
-            list(compress(self.rows, keep)),
-            list(compress(self.why, keep)),
-            list(compress(self.lines, keep)),
-            self.ahead[chosen],
-        )
+    rows: np.ndarray
+    why: np.ndarray
+    reasons: list[list[Refusal]]
+    ahead: np.ndarray
+    in_line: int
 
 
 class Cycle:
@@ -117,10 +105,9 @@ class Cycle:
         snapshot.open_windows_at(now)
         self.present_view = ScoredSnapshot(snapshot, ScoreTable(snapshot, policy))
         self.reservation_plan = ReservationPlan(self.present_view, policy, now, memo.task_rows, memo.known_reservations)
-        self.in_line = WaitingRecords()
-        """Jobs that wait for capacity."""
-        self.blocked = WaitingRecords()
-        """Jobs that wait for something else."""
+        nothing = np.zeros(0, dtype=np.int64)
+        self.waiting = WaitingRecords(nothing, nothing, [], nothing, 0)
+        """Filled once jobs were started."""
         self.started_elsewhere: set[int] = set()
         """Jobs with records in several pools of which one started: the others wait no more."""
         self.job_rows = self.cycle_memo.job_rows
@@ -201,9 +188,13 @@ class Cycle:
     def limit_refusals(self, job: WaitingJob) -> list[Refusal]:
         """Return the quota limits of team and user that stop the job."""
         shape = self.job_class(job)
-        return self._cached_until_change(
-            (limit_refusals, job.team, job.user, id(shape)), lambda: limit_refusals(self.snapshot, job, shape.demand)
+        of_user = self._cached_until_change(
+            (user_limit_refusals, job.user, id(shape)), lambda: user_limit_refusals(self.snapshot, job, shape.demand)
         )
+        of_team = self._cached_until_change(
+            (team_limit_refusals, job.team, id(shape)), lambda: team_limit_refusals(self.snapshot, job, shape.demand)
+        )
+        return of_user + of_team
 
     def stays_until(self, job: WaitingJob) -> float:
         """Return until when the job keeps its place from others if it starts now."""
@@ -326,19 +317,9 @@ class Cycle:
         """Check that the job has not started in another pool."""
         return job.choice < 0 or job.job not in self.started_elsewhere
 
-    def end_queue(self, ahead: np.ndarray) -> None:
-        """Leave out who started in another pool. ahead: how many are ahead of each in line."""
-        self.in_line.ahead = ahead
-        self.blocked.ahead = np.zeros(len(self.blocked.rows), dtype=np.int64)
-        if self.started_elsewhere:
-            self.in_line, self.blocked = map(self._list_waiting, (self.in_line, self.blocked))
-
-    def _list_waiting(self, records: WaitingRecords) -> WaitingRecords:
-        number = self.job_rows.integers_at(records.rows)["number"]
-        return records.take(~np.isin(number, list(self.started_elsewhere)))
-
     def list_jobs_in_line(self) -> list[WaitingJob]:
-        return self.job_rows.jobs_at(self.in_line.rows)
+        """Return the jobs that wait for capacity, in order."""
+        return self.job_rows.jobs_at(self.waiting.rows[: self.waiting.in_line].tolist())
 
     def _cached_until_change(self, question: tuple, ask: Callable[[], Any]) -> Any:
         """Return the cached answer; recompute it once the snapshot changed."""
@@ -347,6 +328,3 @@ class Cycle:
         if question not in self._answers:
             self._answers[question] = ask()
         return self._answers[question]
-
-    def block(self, job: WaitingJob, refusals: list[Refusal]) -> None:
-        self.blocked.add(self.job_rows.row_of(job), refusals)

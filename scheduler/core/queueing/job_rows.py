@@ -69,9 +69,9 @@ class JobRows:
             rows[new] = [self._row[id(jobs[at])] for at in new.tolist()]
         return JobColumns(jobs=jobs, row=rows, submitted_at=self._submitted_at[rows], **self.integers_at(rows))
 
-    def integers_at(self, rows: Sequence[int] | np.ndarray) -> dict[str, np.ndarray]:
+    def integers_at(self, rows: np.ndarray) -> dict[str, np.ndarray]:
         """Return {name of INTEGERS: [n]} of the records in these rows."""
-        return dict(zip(INTEGERS, self._integers[:, np.asarray(rows, dtype=np.int64)], strict=True))
+        return dict(zip(INTEGERS, self._integers[:, rows], strict=True))
 
     def jobs_at(self, rows: Iterable[int]) -> list[WaitingJob]:
         return [self._records[row] for row in rows]

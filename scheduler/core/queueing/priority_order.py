@@ -6,10 +6,9 @@ Fair share is weighted DRF (Ghodsi et al., NSDI'11) by team tree, then by user, 
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from heapq import heapify, heappop, heappush, heapreplace
 from itertools import pairwise
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -25,8 +24,15 @@ PATIENCE = 4.0
 RANKS_REST = 16
 """What is left is ranked at once after one in so many of it took nothing: worth it even if somebody then starts."""
 
-Entry = tuple[WaitingJob, int, int, int]
-"""A job, the number that it shares with equal ones and its row (see `JobRows`), and `WaitingJob.job`."""
+
+class Turn(NamedTuple):
+    """A job's place in the order, from 0. row, alike: see `JobRows`. number: `WaitingJob.job`."""
+
+    job: WaitingJob
+    at: int
+    row: int
+    alike: int
+    number: int
 
 
 class Turns(Protocol):
@@ -48,14 +54,48 @@ class _AnyTurn(Turns):
 ANY_TURN = _AnyTurn()
 
 
+class EqualJobs(Protocol):
+    """Jobs that do as an equal one before them, until somebody takes something: nobody decides about each."""
+
+    def list_single(self) -> Collection[int]:
+        """Return the numbers of jobs that always get their own turn."""
+
+    def is_single(self, number: int) -> bool:
+        """Check whether the job does since its last turn."""
+
+    def follow(self, alike: int) -> bool:
+        """Check whether the jobs of this number do as the one whose turn just came."""
+
+    def note_followers(self, at: np.ndarray, row: np.ndarray, alike: np.ndarray) -> None:
+        """Take the turns of jobs that do so."""
+
+
+class _AllSingle(EqualJobs):
+    def list_single(self) -> Collection[int]:
+        return ()
+
+    def is_single(self, number: int) -> bool:
+        return False
+
+    def follow(self, alike: int) -> bool:
+        return False
+
+    def note_followers(self, at: np.ndarray, row: np.ndarray, alike: np.ndarray) -> None:
+        pass
+
+
+ALL_SINGLE = _AllSingle()
+
+
 def order_jobs(
     snapshot: Snapshot,
     jobs: JobColumns,
     policy: Policy,
     now: float,
     turns: Turns = ANY_TURN,
-) -> Iterator[Entry]:
-    """Yield jobs in order, following what the caller takes meanwhile.
+    equal: EqualJobs = ALL_SINGLE,
+) -> Iterator[Turn]:
+    """Yield jobs in order, following what the caller takes meanwhile. Those that do as an equal one are not yielded.
 
     Usage may only grow: a stale key is then never too large, and recomputed only when it comes first.
     turns: of jobs that wait in several pools. A pool's line waits while the turn of its first job depends on another
@@ -66,11 +106,11 @@ def order_jobs(
     while streams:
         if len(streams) > 1:
             yield from _merge(streams, shares, turns)
-        yield from _rank_rest(streams, shares, turns)
+        yield from _rank_rest(streams, shares, turns, equal)
         streams = [stream for stream in streams if stream.left]
 
 
-def _merge(streams: list["_JobStream"], shares: DominantShares, turns: Turns) -> Iterator[Entry]:
+def _merge(streams: list["_JobStream"], shares: DominantShares, turns: Turns) -> Iterator[Turn]:
     """Yield jobs one by one, until so many in a row took nothing that it is cheaper to rank the rest at once."""
     trees: defaultdict[tuple[int, int], list[_JobStream]] = defaultdict(list)
     for stream in streams:
@@ -107,27 +147,59 @@ def _merge(streams: list["_JobStream"], shares: DominantShares, turns: Turns) ->
             heappop(heap)
 
 
-def _rank_rest(streams: list["_JobStream"], shares: DominantShares, turns: Turns) -> Iterator[Entry]:
+def _rank_rest(streams: list["_JobStream"], shares: DominantShares, turns: Turns, equal: EqualJobs) -> Iterator[Turn]:
     """Yield what is left in order, until the caller takes something, for no share changes before, or a pool's line
     has to wait for another one.
     """
+    queue, version = streams[0].queue, shares.version
+    owner, place = _rank(streams)
+    unsettled = turns.list_unsettled()
+    alike, number = queue.alike[place], queue.number[place]
+    single = np.isin(number, [*unsettled, *equal.list_single()])
+    came, after, end = np.zeros(len(place), dtype=bool), _find_next_alike(alike), len(place)
+    coming = np.union1d(single.nonzero()[0], np.unique(alike, return_index=True)[1]).tolist()  # in order, thus a heap
+    while coming:
+        at = heappop(coming)
+        if came[at]:
+            continue
+        turn = queue.turn(int(place[at]), at)
+        if unsettled and turn.number in unsettled and turn.job.choice > 0 and turns.depends(turn.job):
+            end = at
+            break
+        came[at] = True
+        yield turn
+        if shares.version != version:
+            end = at + 1
+            break
+        if after[at] < len(place) and not equal.follow(turn.alike):
+            heappush(coming, int(after[at]))
+        if not single[at] and equal.is_single(turn.number):
+            for other in (number[at:] == turn.number).nonzero()[0].tolist():
+                heappush(coming, at + other)
+    late = (~came[:end]).nonzero()[0]
+    equal.note_followers(queue.taken + late, queue.row[place[late]], alike[late])
+    queue.taken += end
+    for stream, count in zip(streams, np.bincount(owner[:end], minlength=len(streams)).tolist(), strict=True):
+        stream.at += count
+
+
+def _rank(streams: list["_JobStream"]) -> tuple[np.ndarray, np.ndarray]:
+    """Return of what is left, in order: (its stream, its place in the queue)."""
     keys = [stream.rank() for stream in streams]
     ranks = {key: rank for rank, key in enumerate(sorted(set(keys)))}
     owner = np.repeat(np.arange(len(streams)), [stream.left for stream in streams])
-    at = np.concatenate([np.arange(stream.at, stream.end) for stream in streams])
-    queue, version, several, taken = streams[0].queue, shares.version, len(streams) > 1, 0
-    order = np.lexsort((*queue.rest[:, at], np.array([ranks[key] for key in keys])[owner]))
-    unsettled = turns.list_unsettled()
-    for place in at[order].tolist():
-        job, _, _, number = entry = queue.entries[place]
-        if unsettled and number in unsettled and job.choice > 0 and turns.depends(job):
-            break
-        yield entry
-        taken += 1
-        if several and shares.version != version:
-            break
-    for stream, count in zip(streams, np.bincount(owner[order[:taken]], minlength=len(streams)).tolist(), strict=True):
-        stream.at += count
+    place = np.concatenate([np.arange(stream.at, stream.end) for stream in streams])
+    order = np.lexsort((*streams[0].queue.rest[:, place], np.array([ranks[key] for key in keys])[owner]))
+    return owner[order], place[order]
+
+
+def _find_next_alike(alike: np.ndarray) -> np.ndarray:
+    """Return where each number comes next, the length where it does not."""
+    order = alike.argsort(kind="stable")
+    after = np.full(len(alike), len(alike))
+    same = alike[order[1:]] == alike[order[:-1]]
+    after[order[:-1][same]] = order[1:][same]
+    return after
 
 
 def get_effective_priority(job: WaitingJob, policy: Policy, now: float) -> int:
@@ -157,16 +229,30 @@ def _is_first(heap: list, parts: int) -> bool:
     return all(first < other[0][:parts] for other in heap[1:3])
 
 
-@dataclass(frozen=True)
 class _Queue:
     """Jobs by stream, and in each in order.
 
-    rest: [4, n] what orders jobs of one rank, the last row first: pool, job, submitted_at, work.
+    work: [n]. rest: [4, n] what orders jobs of one rank, the last row first: pool, job, submitted_at, work.
     """
 
-    entries: list[Entry]
-    work: list[float]
-    rest: np.ndarray
+    def __init__(self, jobs: JobColumns, order: np.ndarray, work: np.ndarray):
+        self._jobs, self._order = jobs.jobs, order
+        self.row, self.alike, self.number = jobs.row[order], jobs.alike[order], jobs.number[order]
+        self.work = work[order].tolist()
+        self.rest = np.stack((jobs.pool, jobs.number, jobs.submitted_at, work))[:, order]
+        self.taken = 0
+        """How many turns came."""
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def job(self, place: int) -> WaitingJob:
+        return self._jobs[self._order[place]]
+
+    def turn(self, place: int, after: int = 0) -> Turn:
+        """Return the turn of a job after so many others."""
+        numbers = (int(column[place]) for column in (self.row, self.alike, self.number))
+        return Turn(self.job(place), self.taken + after, *numbers)
 
 
 def _build_streams(jobs: JobColumns, shares: DominantShares, policy: Policy, now: float) -> list["_JobStream"]:
@@ -176,14 +262,11 @@ def _build_streams(jobs: JobColumns, shares: DominantShares, policy: Policy, now
     priority, overdue, work = _age_priorities(jobs, policy, now)
     owners = np.stack((jobs.pool, jobs.team, jobs.user))
     owners[1:, overdue] = ANY_OWNER
-    rest = jobs.pool, jobs.number, jobs.submitted_at, work
-    order = np.lexsort((*rest[1:], ~overdue, -priority, *owners[::-1]))
+    order = np.lexsort((jobs.number, jobs.submitted_at, work, ~overdue, -priority, *owners[::-1]))
     alike = np.stack((*owners, -priority, ~overdue))[:, order]
     first = np.flatnonzero((alike[:, 1:] != alike[:, :-1]).any(axis=0)) + 1
-    numbers = (column[order].tolist() for column in (jobs.alike, jobs.row, jobs.number))
-    entries = list(zip([jobs.jobs[at] for at in order.tolist()], *numbers, strict=True))
-    queue = _Queue(entries, work[order].tolist(), np.stack(rest)[:, order])
-    bounds = pairwise((0, *first.tolist(), len(entries)))
+    queue = _Queue(jobs, order, work)
+    bounds = pairwise((0, *first.tolist(), len(queue)))
     return [_JobStream(queue, a, b, shares, *alike[:, a].tolist()) for a, b in bounds]
 
 
@@ -299,7 +382,7 @@ class _JobStream:
 
     @property
     def first(self) -> WaitingJob:
-        return self.queue.entries[self.at][0]
+        return self.queue.job(self.at)
 
     @property
     def left(self) -> int:
@@ -317,9 +400,10 @@ class _JobStream:
     def _shares_below(self) -> tuple:
         return self._shares.shares_below_root(self.pool, self.team, self.user) if self._class[1] else ()
 
-    def pop(self) -> Entry:
-        self.at += 1
-        return self.queue.entries[self.at - 1]
+    def pop(self) -> Turn:
+        turn = self.queue.turn(self.at)
+        self.at, self.queue.taken = self.at + 1, self.queue.taken + 1
+        return turn
 
     def is_stale(self) -> bool:
         return self._keyed_at != self._shares.version

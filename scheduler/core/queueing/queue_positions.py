@@ -17,14 +17,13 @@ def tell_queue_positions(cycle: Cycle) -> None:
     made for it, else where it has the earliest reservation, else where clearly fewer are ahead, else the one that it
     prefers.
     """
-    line, others, plan = cycle.in_line, cycle.blocked, cycle.plan
-    rows = line.rows + others.rows
-    if not rows:
+    waiting, plan = cycle.waiting, cycle.plan
+    if not len(waiting.rows):
         return
-    number, choice, pool = itemgetter("number", "choice", "pool")(cycle.job_rows.integers_at(rows))
+    number, choice, pool = itemgetter("number", "choice", "pool")(cycle.job_rows.integers_at(waiting.rows))
     position, length = _number_within(pool), np.bincount(pool)[pool]
     about = np.frexp(position)[1]  # how many are ahead
-    blocked = np.arange(len(rows)) >= len(line.rows)
+    blocked = np.arange(len(number)) >= waiting.in_line
     no_room_made, reserved_at = _find_served(cycle, number, choice)
     order = np.lexsort((position, choice, about, reserved_at, blocked, no_room_made, number))
     first = np.flatnonzero(np.diff(number[order], prepend=-1))
@@ -35,9 +34,9 @@ def tell_queue_positions(cycle: Cycle) -> None:
     of_each = zip(jobs, pairwise((*begins, len(places))), strict=True)
     plan.places.update((job, places[a:b]) for job, (a, b) in compress(of_each, (choice[told] >= 0).tolist()))
 
-    why, ahead = line.why + others.why, np.concatenate((line.ahead, others.ahead))
-    for job, at, n in zip(jobs, told.tolist(), ahead[told].tolist(), strict=True):
-        plan.refusals[job] = [Refusal("ahead_in_queue", {"n": n}), *why[at]] if n else why[at]
+    for job, why, n in zip(jobs, waiting.why[told].tolist(), waiting.ahead[told].tolist(), strict=True):
+        reasons = waiting.reasons[why]
+        plan.refusals[job] = [Refusal("ahead_in_queue", {"n": n}), *reasons] if n else reasons
     for at in told[~no_room_made[told]].tolist():
         job = int(number[at])
         plan.refusals[job] = [cycle.making_room[job, int(choice[at])], *plan.refusals[job]]

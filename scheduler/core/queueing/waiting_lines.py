@@ -1,15 +1,18 @@
 """Lines of jobs that wait for capacity; the first get reservations, and equal jobs are asked about once."""
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 from math import inf
 
 import numpy as np
 
 from scheduler.core.model.types import GPU_MILLI, Refusal, WaitingJob
-from scheduler.core.queueing.cycle_context import Cycle, JobClass
+from scheduler.core.queueing.cycle_context import Cycle, JobClass, WaitingRecords
+from scheduler.core.queueing.priority_order import EqualJobs, Turn
 
 MAX_OWNER_RESERVATIONS = 64
 """Reservations per line while room is being made, for jobs within their team's guarantee."""
+BLOCKED = -1
+"""The line of jobs that wait for something other than capacity."""
 
 
 class Line:
@@ -23,7 +26,7 @@ class Line:
 
 
 class WaitingLines:
-    """Lines by pool and claim, a bit mask over kinds of cards."""
+    """Jobs set aside: in lines by pool and claim, a bit mask over kinds of cards, or blocked by something else."""
 
     def __init__(self, cycle: Cycle):
         self._cycle = cycle
@@ -32,25 +35,66 @@ class WaitingLines:
         self.most_reserved = max(usual, MAX_OWNER_RESERVATIONS)
         """How many of a line may get reservations at most."""
         self._lines: dict[tuple[int, int], Line] = {}
+        self._line_of: dict[tuple[int, int], Line] = {}
+        self._began = 0
+        """How many turns were over when the current order began."""
+        self._at = self._row = 0
+        """Of whose turn it is."""
+        self._single: list[tuple[int, int, int]] = []
+        self._followers: list[np.ndarray] = []
+        """[3, n] turn, row and outcome of jobs set aside: about which was decided, and that do as such a one."""
+        self._outcomes: list[tuple[list[Refusal], int]] = []
+        """Why a job waits, and the number of its line or BLOCKED."""
+
+    def end_order(self, turns: int) -> None:
+        """Let another order of so many turns be over."""
+        self._began += turns
+
+    def begin_turn(self, turn: Turn) -> None:
+        self._at, self._row = self._began + turn.at, turn.row
+
+    def block(self, refusals: list[Refusal]) -> None:
+        """Set aside whose turn it is, for something other than capacity."""
+        self._set_aside(refusals, BLOCKED)
+
+    def join(self, line: Line, refusals: list[Refusal]) -> int:
+        """Let whose turn it is wait for capacity; return how many are before it in its line."""
+        self._set_aside(refusals, line.number)
+        line.joined += 1
+        return line.joined - 1
+
+    def _set_aside(self, refusals: list[Refusal], line: int) -> None:
+        self._single.append((self._at, self._row, len(self._outcomes)))
+        self._outcomes.append((refusals, line))
+
+    def repeat(self, outcome: int, line: Line | None) -> None:
+        """Set aside whose turn it is as another job was."""
+        self._single.append((self._at, self._row, outcome))
+        if line:
+            line.joined += 1
+
+    def find_outcome(self) -> int | None:
+        """Return the outcome of the current turn, None if it was not set aside."""
+        return self._single[-1][2] if self._single and self._single[-1][0] == self._at else None
+
+    def is_blocked(self, outcome: int) -> bool:
+        return self._outcomes[outcome][1] == BLOCKED
+
+    def note_followers(self, at: np.ndarray, row: np.ndarray, outcome: np.ndarray) -> None:
+        """Set jobs aside as others were, at these turns of the current order."""
+        self._followers.append(np.stack((self._began + at, row, outcome)))
+        lines = np.array([line for _, line in self._outcomes])[outcome]
+        for line in self._lines.values():
+            line.joined += int((lines == line.number).sum())
 
     def line_of(self, job: WaitingJob, shape: JobClass) -> Line:
         """Return the line of jobs that wait for the same kinds of cards."""
-        claim = self._claim_of(shape.demand.affordable_kinds(self._cycle.spare_milli(job)))
-        if (job.pool, claim) not in self._lines:
-            self._lines[job.pool, claim] = Line(len(self._lines), job.pool, claim)
-        return self._lines[job.pool, claim]
-
-    def count_ahead(self, joined: Sequence[int]) -> np.ndarray:
-        """Return of each job that joined a line, by the line's number, how many joined lines with overlapping claims
-        before it.
-        """
-        of_line = np.array(joined, dtype=np.int64)
-        ahead = np.zeros(len(of_line), dtype=np.int64)
-        for line in self._lines.values():
-            own = of_line == line.number
-            overlapping = [o.pool == line.pool and bool(o.claim & line.claim) for o in self._lines.values()]
-            ahead += np.where(np.array(overlapping)[of_line], own.cumsum() - own, 0)
-        return ahead
+        spare = self._cycle.spare_milli(job)
+        if (id(shape), spare) not in self._line_of:
+            claim = self._claim_of(shape.demand.affordable_kinds(spare))
+            new = Line(len(self._lines), job.pool, claim)
+            self._line_of[id(shape), spare] = self._lines.setdefault((job.pool, claim), new)
+        return self._line_of[id(shape), spare]
 
     def _claim_of(self, kinds: tuple[int, ...]) -> int:
         claim = 0
@@ -58,12 +102,33 @@ class WaitingLines:
             claim |= mask or self._cpu
         return claim
 
+    def list_waiting(self) -> WaitingRecords:
+        """Return all that were set aside and did not start in another pool."""
+        singles = np.array(self._single, dtype=np.int64).reshape(-1, 3).T
+        turn, row, outcome = np.concatenate((singles, *self._followers), axis=1)
+        line = np.array([line for _, line in self._outcomes], dtype=np.int64)[outcome]
+        order = np.lexsort((turn, line == BLOCKED))
+        row, outcome, line = row[order], outcome[order], line[order]
+        ahead = self._count_ahead(line)
+        elsewhere = list(self._cycle.started_elsewhere)
+        keep = ~np.isin(self._cycle.job_rows.integers_at(row)["number"], elsewhere)
+        in_line = int((line[keep] != BLOCKED).sum())
+        return WaitingRecords(row[keep], outcome[keep], [why for why, _ in self._outcomes], ahead[keep], in_line)
+
+    def _count_ahead(self, of_line: np.ndarray) -> np.ndarray:
+        """Return how many joined lines with overlapping claims before each; none before who is blocked."""
+        ahead = np.zeros(len(of_line), dtype=np.int64)
+        for line in self._lines.values():
+            own = of_line == line.number
+            overlapping = [o.pool == line.pool and bool(o.claim & line.claim) for o in self._lines.values()]
+            ahead += np.where(np.array([*overlapping, False])[of_line], own.cumsum() - own, 0)
+        return ahead
+
 
 def join_line(cycle: Cycle, lines: WaitingLines, job: WaitingJob, shape: JobClass, line: Line) -> None:
     """Queue the job for capacity, with a reservation if near the head."""
-    before, line.joined = line.joined, line.joined + 1
     for_cells = shape.cells_blocked_from and shape.cell_refusals(job, cycle.stays_until(job))
-    cycle.in_line.add(cycle.job_rows.row_of(job), for_cells or shape.blocked_by, line.number)
+    before = lines.join(line, for_cells or shape.blocked_by)
     if before < lines.most_reserved and before < _reservation_limit(cycle, job):
         cycle.reservation_plan.reserve(job, shape.demand, cycle.cell_constraint(job, shape.demand))
     elif not cycle.cycle_memo.explains and shape.blocked_from == -inf and not cycle.snapshot.windows:
@@ -78,7 +143,16 @@ def _reservation_limit(cycle: Cycle, job: WaitingJob) -> int:
     return max(usual, MAX_OWNER_RESERVATIONS) if usual and cycle.leaving and cycle.is_within_guarantee(job) else usual
 
 
-class EqualJobResults:
+@dataclass(frozen=True)
+class Result:
+    """What was decided about a job. outcome: None if it was left out. shape, line: if it waits for capacity."""
+
+    outcome: int | None
+    shape: JobClass | None = None
+    line: Line | None = None
+
+
+class EqualJobResults(EqualJobs):
     """What was decided about jobs, for equal ones after them, until somebody takes something."""
 
     def __init__(self, cycle: Cycle, lines: WaitingLines):
@@ -86,36 +160,51 @@ class EqualJobResults:
         self._lines = lines
         self._first_in_several = cycle.reservation_plan.first_in_several
         self._version = -1
-        self._results: dict[int, list[Refusal] | tuple[JobClass, Line]] = {}
-        """{number of equal jobs: why they wait, or the line that they join}."""
+        self._results: dict[int, Result] = {}
+        """{number of equal jobs: what holds for all}."""
 
-    def reuse(self, job: WaitingJob, alike: int, row: int, number: int) -> bool:
-        """Treat the job like an equal one before it; False if there was none."""
-        cycle = self._cycle
-        if self._version != cycle.snapshot.version:
-            self._version, self._results = cycle.snapshot.version, {}
+    def is_single(self, number: int) -> bool:
+        return number in self._first_in_several
+
+    def list_single(self) -> list[int]:
+        return [*self._first_in_several, *self._cycle.started_elsewhere]
+
+    def follow(self, alike: int) -> bool:
         known = self._results.get(alike)
-        if known is None or number in self._first_in_several:
+        return known is not None and (known.line is None or known.line.joined >= self._lines.most_reserved)
+
+    def note_followers(self, at: np.ndarray, row: np.ndarray, alike: np.ndarray) -> None:
+        numbers, which = np.unique(alike, return_inverse=True)
+        results = [self._results[number].outcome for number in numbers.tolist()]
+        outcome = np.array([-1 if result is None else result for result in results], dtype=np.int64)[which]
+        waits = outcome >= 0
+        self._lines.note_followers(at[waits], row[waits], outcome[waits])
+
+    def reuse(self, turn: Turn) -> bool:
+        """Treat the job like an equal one before it; False if there was none."""
+        if self._version != self._cycle.snapshot.version:
+            self._version, self._results = self._cycle.snapshot.version, {}
+        known = self._results.get(turn.alike)
+        if known is None or turn.number in self._first_in_several:
             return False
-        if isinstance(known, list):
-            cycle.blocked.add(row, known)
-            return True
-        shape, line = known
-        if line.joined < self._lines.most_reserved or shape.cells_blocked_from or not cycle.cycle_memo.explains:
-            join_line(cycle, self._lines, job, shape, line)
-        else:
-            line.joined += 1
-            cycle.in_line.add(row, shape.blocked_by, line.number)
+        if known.shape and known.line and known.line.joined < self._lines.most_reserved:
+            join_line(self._cycle, self._lines, turn.job, known.shape, known.line)
+        elif known.outcome is not None:
+            self._lines.repeat(known.outcome, known.line)
         return True
 
-    def remember_result(self, job: WaitingJob, alike: int, row: int) -> None:
+    def remember_result(self, turn: Turn) -> None:
         """Remember the result of a waiting job for equal ones."""
-        cycle = self._cycle
+        cycle, lines, job = self._cycle, self._lines, turn.job
         if self._version != cycle.snapshot.version:
             return
-        if cycle.blocked.is_last(row):
-            self._results[alike] = cycle.blocked.why[-1]
-        elif cycle.in_line.is_last(row):
-            shape, passing = cycle.job_class(job), cycle.policy.for_pool(job.pool).stop_longer is not None
-            if not shape.skips_line and shape.is_blocked(cycle.now if passing else cycle.stays_until(job)):
-                self._results[alike] = shape, self._lines.line_of(job, shape)
+        outcome, shape = lines.find_outcome(), cycle.job_class(job)
+        if outcome is None:
+            if shape.skips_line:
+                self._results[turn.alike] = Result(None)
+        elif lines.is_blocked(outcome):
+            self._results[turn.alike] = Result(outcome)
+        elif not shape.skips_line:
+            passing = cycle.policy.for_pool(job.pool).stop_longer is not None
+            if shape.is_blocked(cycle.now if passing else cycle.stays_until(job)):
+                self._results[turn.alike] = Result(outcome, shape, lines.line_of(job, shape))

@@ -20,16 +20,24 @@ def hold_refusals(job: WaitingJob, now: float) -> list[Refusal]:
 
 def limit_refusals(snapshot: Snapshot, job: WaitingJob, demand: GangDemand) -> list[Refusal]:
     """Return limits exceeded even on the cheapest cards."""
+    return user_limit_refusals(snapshot, job, demand) + team_limit_refusals(snapshot, job, demand)
+
+
+def user_limit_refusals(snapshot: Snapshot, job: WaitingJob, demand: GangDemand) -> list[Refusal]:
     refusals = []
     running, most = int(snapshot.user_jobs[job.user]), int(snapshot.user_jobs_limit[job.user])
     if running >= most:
         refusals.append(Refusal("rate_policy", {"used": running, "limit": most}))
-    asked = demand.least.tolist()
     used, limit = snapshot.user_held[job.user].tolist(), snapshot.user_limit[job.user].tolist()
-    refusals += [Refusal("user_limit", numbers) for numbers in _exceeded_limits(used, limit, asked)]
+    found = _exceeded_limits(used, limit, demand.least.tolist())
+    return refusals + [Refusal("user_limit", numbers) for numbers in found]
+
+
+def team_limit_refusals(snapshot: Snapshot, job: WaitingJob, demand: GangDemand) -> list[Refusal]:
+    refusals = []
     for team in snapshot.team_chain[job.team]:
         used, limit = snapshot.held[team, job.pool].tolist(), snapshot.limit[team, job.pool].tolist()
-        for numbers in _exceeded_limits(used, limit, asked):
+        for numbers in _exceeded_limits(used, limit, demand.least.tolist()):
             refusals.append(Refusal("team_limit", {"team": snapshot.team_name(team), **numbers}))
     return refusals
 
