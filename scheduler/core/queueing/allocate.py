@@ -141,7 +141,7 @@ def _may_start(cycle: Cycle, job: WaitingJob) -> bool:
 def _split_by_guarantee(cycle: Cycle) -> tuple[JobColumns, JobColumns]:
     """Split the queue into (within the team's guarantee, others)."""
     queue = cycle.job_rows.columns_of(cycle.snapshot.waiting)
-    _, first, alike = np.unique(queue.alike, return_index=True, return_inverse=True)
+    _, first, alike = np.unique(queue.team_alike, return_index=True, return_inverse=True)
     within = np.array([cycle.is_within_guarantee(queue.jobs[at]) for at in first.tolist()], dtype=bool)[alike]
     return queue.take(within), queue.take(~within)
 

@@ -18,9 +18,10 @@ from scheduler.core.quota.whole_node_guarantees import build_cell_constraint
 
 def grow_gangs(cycle: Cycle) -> None:
     """Add tasks to starting gangs, role by role, until one more does not fit."""
-    starting = {(start.job, start.choice) for start in cycle.plan.starts}
-    started = (job for job in cycle.snapshot.waiting if (job.job, job.choice) in starting) if starting else ()
-    jobs = {job.job: job for job in started if any(role.max > role.min for role in job.gang)}
+    starting = {start.job: start.choice for start in cycle.plan.starts}
+    started = (job for job in cycle.snapshot.waiting if job.job in starting) if starting else ()
+    chosen = (job for job in started if job.choice == starting[job.job])
+    jobs = {job.job: job for job in chosen if any(role.max > role.min for role in job.gang)}
     if not jobs:
         return
     busy = {job.pool for job in cycle.snapshot.waiting if job.job in cycle.making_room_for}

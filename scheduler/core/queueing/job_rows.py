@@ -14,8 +14,8 @@ from scheduler.core.model.types import WaitingJob
 class JobColumns:
     """[n] what orders and numbers jobs.
 
-    row: of `JobRows`. alike: the same for jobs that differ in number, priority and arrival alone. shape: for those that
-    fit in the same places.
+    row: of `JobRows`. alike: the same for jobs that differ in number, priority and arrival alone. team_alike: for those
+    that differ in their user, too. shape: for those that fit in the same places.
     """
 
     jobs: Sequence[WaitingJob]
@@ -27,6 +27,7 @@ class JobColumns:
     user: np.ndarray
     priority: np.ndarray
     alike: np.ndarray
+    team_alike: np.ndarray
     shape: np.ndarray
     submitted_at: np.ndarray
 
@@ -36,7 +37,7 @@ class JobColumns:
         return JobColumns(jobs, *(getattr(self, field.name)[chosen] for field in fields(self)[1:]))
 
 
-INTEGERS = ("number", "choice", "pool", "team", "user", "priority", "alike", "shape")
+INTEGERS = ("number", "choice", "pool", "team", "user", "priority", "alike", "team_alike", "shape")
 ATTRIBUTES = attrgetter("job", *INTEGERS[1:6])
 
 
@@ -83,17 +84,18 @@ class JobRows:
     def _append(self, jobs: list[WaitingJob]) -> None:
         self._row.update(zip(map(id, jobs), range(len(self._records), len(self._records) + len(jobs)), strict=True))
         self._records += jobs
-        alike = [self._alike.setdefault(_equal_job_key(job), len(self._alike)) for job in jobs]
+        of_team = [self._alike.setdefault(_team_key(job), len(self._alike)) for job in jobs]
+        pairs = zip(of_team, jobs, strict=True)
+        alike = [self._alike.setdefault((same, job.user), len(self._alike)) for same, job in pairs]
         shapes = [self._shapes.setdefault(_shape_key(job), len(self._shapes)) for job in jobs]
-        columns = [*zip(*map(ATTRIBUTES, jobs), strict=True), alike, shapes]
+        columns = [*zip(*map(ATTRIBUTES, jobs), strict=True), alike, of_team, shapes]
         self._integers = np.concatenate((self._integers, np.array(columns, dtype=np.int64)), axis=1)
         self._submitted_at = np.append(self._submitted_at, [job.submitted_at for job in jobs])
 
 
-def _equal_job_key(job: WaitingJob) -> tuple:
-    """Return a key shared by equal jobs. Comparing gangs is slow, so by identity."""
-    wishes = job.held, job.not_before, job.preemptible, job.time_s
-    return id(job.gang), job.pool, job.team, job.user, *wishes
+def _team_key(job: WaitingJob) -> tuple:
+    """Return a key shared by equal jobs of a team. Comparing gangs is slow, so by identity."""
+    return id(job.gang), job.pool, job.team, job.held, job.not_before, job.preemptible, job.time_s
 
 
 def _shape_key(job: WaitingJob) -> tuple:

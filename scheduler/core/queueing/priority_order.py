@@ -5,7 +5,7 @@ Fair share is weighted DRF (Ghodsi et al., NSDI'11) by team tree, then by user, 
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Generator, Iterator, Set
 from heapq import heapify, heappop, heappush, heapreplace
 from itertools import pairwise
 from typing import NamedTuple, Protocol
@@ -21,7 +21,7 @@ ANY_OWNER = 0
 """Team and user of overdue jobs, whose shares do not count."""
 PATIENCE = 4.0
 """With `short_first`, multiples of its own run time that a job waits to rise by one class."""
-RANKS_REST = 16
+RANKS_REST = 64
 """What is left is ranked at once after one in so many of it took nothing: worth it even if somebody then starts."""
 
 
@@ -57,6 +57,9 @@ ANY_TURN = _AnyTurn()
 class EqualJobs(Protocol):
     """Jobs that do as an equal one before them, until somebody takes something: nobody decides about each."""
 
+    def group(self, jobs: JobColumns, chosen: np.ndarray) -> np.ndarray:
+        """Return numbers that are the same for jobs that do the same now. chosen: [n] the places of these jobs."""
+
     def list_single(self) -> Collection[int]:
         """Return the numbers of jobs that always get their own turn."""
 
@@ -71,6 +74,9 @@ class EqualJobs(Protocol):
 
 
 class _AllSingle(EqualJobs):
+    def group(self, jobs: JobColumns, chosen: np.ndarray) -> np.ndarray:
+        return jobs.alike[chosen]
+
     def list_single(self) -> Collection[int]:
         return ()
 
@@ -103,15 +109,23 @@ def order_jobs(
     """
     shares = DominantShares(snapshot)
     streams = _build_streams(jobs, shares, policy, now)
+    in_vain = 0
     while streams:
-        if len(streams) > 1:
-            yield from _merge(streams, shares, turns)
-        yield from _rank_rest(streams, shares, turns, equal)
+        waited_for = yield from _merge(streams, shares, turns, in_vain)
         streams = [stream for stream in streams if stream.left]
+        if going_on := [stream for stream in streams if stream.pool not in waited_for]:
+            took_nothing = yield from _rank_rest(going_on, shares, turns, equal, set(waited_for.values()))
+            streams = [stream for stream in streams if stream.left]
+            in_vain = sum(stream.left for stream in streams) if took_nothing else 0
 
 
-def _merge(streams: list["_JobStream"], shares: DominantShares, turns: Turns) -> Iterator[Turn]:
-    """Yield jobs one by one, until so many in a row took nothing that it is cheaper to rank the rest at once."""
+def _merge(
+    streams: list["_JobStream"], shares: DominantShares, turns: Turns, in_vain: int
+) -> Generator[Turn, None, dict[int, int]]:
+    """Yield jobs one by one, until so many in a row took nothing that it is cheaper to rank the rest at once.
+
+    in_vain: how many took nothing before. Return {pool whose line waits: the job whose turn elsewhere it waits for}.
+    """
     trees: defaultdict[tuple[int, int], list[_JobStream]] = defaultdict(list)
     for stream in streams:
         trees[stream.pool, shares.root_of(stream.team)].append(stream)
@@ -119,12 +133,10 @@ def _merge(streams: list["_JobStream"], shares: DominantShares, turns: Turns) ->
     heap = [(tree.key(), place, tree) for place, tree in enumerate(line)]
     heapify(heap)
     paused = _PausedLines(turns)
-    left, in_vain = sum(stream.left for stream in streams), 0
+    left = sum(stream.left for stream in streams)
     while heap or paused.lines:
         if paused.lines:
             paused.resume(heap)
-        elif in_vain * RANKS_REST > left:
-            return
         old, place, tree = heap[0]
         if tree.is_stale() and (key := tree.key()) != old:
             heapreplace(heap, (key, place, tree))
@@ -133,6 +145,8 @@ def _merge(streams: list["_JobStream"], shares: DominantShares, turns: Turns) ->
         if stream.first.choice > 0 and paused.must_pause(tree):
             heap = paused.pause(tree, heap)
             continue
+        if in_vain * RANKS_REST > left:
+            break
         for turn in range(tree.uncontested() if _is_first(heap, 4) else 1):
             if turn and stream.first.choice > 0 and paused.must_pause(tree):
                 break
@@ -145,16 +159,21 @@ def _merge(streams: list["_JobStream"], shares: DominantShares, turns: Turns) ->
             heapreplace(heap, (tree.key(), place, tree))
         else:
             heappop(heap)
+    return {pool: job.job for pool, (job, _) in paused.lines.items()}
 
 
-def _rank_rest(streams: list["_JobStream"], shares: DominantShares, turns: Turns, equal: EqualJobs) -> Iterator[Turn]:
-    """Yield what is left in order, until the caller takes something, for no share changes before, or a pool's line
-    has to wait for another one.
+def _rank_rest(
+    streams: list["_JobStream"], shares: DominantShares, turns: Turns, equal: EqualJobs, waited_for: Set[int]
+) -> Generator[Turn, None, bool]:
+    """Yield what is left in order, until the caller takes something, for no share changes before, until a pool's line
+    has to wait for another one, or until the turn came of a job that one waits for.
+
+    The first turn is that of a job that `_merge` looked at. Return whether the caller took nothing.
     """
     queue, version = streams[0].queue, shares.version
     owner, place = _rank(streams)
     unsettled = turns.list_unsettled()
-    alike, number = queue.alike[place], queue.number[place]
+    alike, number = equal.group(queue.jobs, queue.order[place]), queue.number[place]
     single = np.isin(number, [*unsettled, *equal.list_single()])
     came, after, end = np.zeros(len(place), dtype=bool), _find_next_alike(alike), len(place)
     coming = np.union1d(single.nonzero()[0], np.unique(alike, return_index=True)[1]).tolist()  # in order, thus a heap
@@ -162,13 +181,13 @@ def _rank_rest(streams: list["_JobStream"], shares: DominantShares, turns: Turns
         at = heappop(coming)
         if came[at]:
             continue
-        turn = queue.turn(int(place[at]), at)
-        if unsettled and turn.number in unsettled and turn.job.choice > 0 and turns.depends(turn.job):
+        turn = queue.turn(int(place[at]), at, int(alike[at]))
+        if at and unsettled and turn.number in unsettled and turn.job.choice > 0 and turns.depends(turn.job):
             end = at
             break
         came[at] = True
         yield turn
-        if shares.version != version:
+        if shares.version != version or turn.number in waited_for:
             end = at + 1
             break
         if after[at] < len(place) and not equal.follow(turn.alike):
@@ -181,6 +200,7 @@ def _rank_rest(streams: list["_JobStream"], shares: DominantShares, turns: Turns
     queue.taken += end
     for stream, count in zip(streams, np.bincount(owner[:end], minlength=len(streams)).tolist(), strict=True):
         stream.at += count
+    return shares.version == version
 
 
 def _rank(streams: list["_JobStream"]) -> tuple[np.ndarray, np.ndarray]:
@@ -236,23 +256,22 @@ class _Queue:
     """
 
     def __init__(self, jobs: JobColumns, order: np.ndarray, work: np.ndarray):
-        self._jobs, self._order = jobs.jobs, order
-        self.row, self.alike, self.number = jobs.row[order], jobs.alike[order], jobs.number[order]
+        self.jobs, self.order = jobs, order
+        self.row, self.number = jobs.row[order], jobs.number[order]
         self.work = work[order].tolist()
         self.rest = np.stack((jobs.pool, jobs.number, jobs.submitted_at, work))[:, order]
         self.taken = 0
         """How many turns came."""
 
     def __len__(self) -> int:
-        return len(self._order)
+        return len(self.order)
 
     def job(self, place: int) -> WaitingJob:
-        return self._jobs[self._order[place]]
+        return self.jobs.jobs[self.order[place]]
 
-    def turn(self, place: int, after: int = 0) -> Turn:
+    def turn(self, place: int, after: int, alike: int) -> Turn:
         """Return the turn of a job after so many others."""
-        numbers = (int(column[place]) for column in (self.row, self.alike, self.number))
-        return Turn(self.job(place), self.taken + after, *numbers)
+        return Turn(self.job(place), self.taken + after, int(self.row[place]), alike, int(self.number[place]))
 
 
 def _build_streams(jobs: JobColumns, shares: DominantShares, policy: Policy, now: float) -> list["_JobStream"]:
@@ -401,7 +420,7 @@ class _JobStream:
         return self._shares.shares_below_root(self.pool, self.team, self.user) if self._class[1] else ()
 
     def pop(self) -> Turn:
-        turn = self.queue.turn(self.at)
+        turn = self.queue.turn(self.at, 0, int(self.queue.jobs.alike[self.queue.order[self.at]]))
         self.at, self.queue.taken = self.at + 1, self.queue.taken + 1
         return turn
 

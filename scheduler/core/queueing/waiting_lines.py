@@ -7,7 +7,9 @@ import numpy as np
 
 from scheduler.core.model.types import GPU_MILLI, Refusal, WaitingJob
 from scheduler.core.queueing.cycle_context import Cycle, JobClass, WaitingRecords
+from scheduler.core.queueing.job_rows import JobColumns
 from scheduler.core.queueing.priority_order import EqualJobs, Turn
+from scheduler.core.quota.limits import find_limited_users
 
 MAX_OWNER_RESERVATIONS = 64
 """Reservations per line while room is being made, for jobs within their team's guarantee."""
@@ -162,6 +164,17 @@ class EqualJobResults(EqualJobs):
         self._version = -1
         self._results: dict[int, Result] = {}
         """{number of equal jobs: what holds for all}."""
+
+    def group(self, jobs: JobColumns, chosen: np.ndarray) -> np.ndarray:
+        """Return the same number for equal jobs of a team, unless their user's limits matter."""
+        shape, user = jobs.shape[chosen], jobs.user[chosen]
+        of_team = np.zeros(len(chosen), dtype=bool)
+        for at in np.unique(shape, return_index=True)[1].tolist():
+            same = (shape == shape[at]).nonzero()[0]
+            demand = self._cycle.job_class(jobs.jobs[chosen[at]]).demand
+            if demand.most[GPU_MILLI] == demand.least[GPU_MILLI]:  # else who has more left may use dearer cards
+                of_team[same] = ~find_limited_users(self._cycle.snapshot, demand)[user[same]]
+        return np.where(of_team, jobs.team_alike[chosen], jobs.alike[chosen])
 
     def is_single(self, number: int) -> bool:
         return number in self._first_in_several

@@ -33,6 +33,12 @@ def user_limit_refusals(snapshot: Snapshot, job: WaitingJob, demand: GangDemand)
     return refusals + [Refusal("user_limit", numbers) for numbers in found]
 
 
+def find_limited_users(snapshot: Snapshot, demand: GangDemand) -> np.ndarray:
+    """Return of each user, bool [U], whether `user_limit_refusals` of a job with this demand names something."""
+    over = (snapshot.user_held + demand.least > snapshot.user_limit) & (demand.least > 0)
+    return over.any(axis=1) | (snapshot.user_jobs >= snapshot.user_jobs_limit)
+
+
 def team_limit_refusals(snapshot: Snapshot, job: WaitingJob, demand: GangDemand) -> list[Refusal]:
     refusals = []
     for team in snapshot.team_chain[job.team]:
