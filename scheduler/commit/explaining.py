@@ -103,14 +103,14 @@ def list_updates(
     step: ExplainJobs, rows: Iterable[StoredReasons], until: float
 ) -> tuple[list[ReasonUpdate], list[StoredReasons]]:
     """Return (visible changes, older rows by age)."""
-    changed, aged = [], []
+    changed, aged, told_pools = [], [], step.list_told_pools()
     for row in rows:
         refusals = step.refusals.get(row.pk)
         if refusals is None:
             continue
         place = step.positions[row.pk]
         moved = place[0] <= NEAR_FRONT and place != (row.position, row.of)
-        moved = moved or step.told_pool_id(row.pk) != row.told_pool_id
+        moved = moved or told_pools.get(row.pk) != row.told_pool_id
         if moved or [refusal.reason for refusal in refusals] != row.codes:
             changed.append(_build_update(row, refusals, place, step.list_places(row.pk)))
         elif not until <= (row.told_at or 0.0) <= until + 2 * REFRESH_REASONS_S:  # or told ahead of the clock

@@ -52,9 +52,10 @@ class ExplainJobs:
     places: Mapping[int, list[QueuePlace]] = field(default_factory=dict)
     pools: Sequence[tuple[int, str]] = ()
 
-    def told_pool_id(self, job_id: int) -> int | None:
-        """Return which of several pools reasons and position are of."""
-        return self.pools[self.places[job_id][0][0]][0] if job_id in self.places else None
+    def list_told_pools(self) -> dict[int, int]:
+        """Return {job: which of its several pools reasons and position are of}."""
+        ids = [pool for pool, _ in self.pools]
+        return {job: ids[places[0][0]] for job, places in self.places.items()}
 
     def list_places(self, job_id: int) -> list[dict]:
         """Return where the job stands in each of several pools, as Job.wait_places."""
