@@ -112,6 +112,7 @@ def test_an_admin_gets_a_new_person_to_their_first_job_in_a_dozen_clicks(stack, 
     clicks.click(admin.get_by_role("button", name="Copy the link"))
     link = admin.locator(".made-list code.command span").inner_text()
     context = chromium.new_context(base_url=stack.url)
+    context.set_default_timeout(FEW_SECONDS_MS)
     page = context.new_page()
     clicks.open(page, link)
     page.get_by_label("User name").fill("rosa")
