@@ -34,7 +34,7 @@ def start_waiting_jobs(cycle: Cycle) -> None:
     beyond: list[WaitingJob] = []
     for job in _list_undecided(cycle, owners, lines):
         if cycle.is_within_guarantee(job):
-            _start_or_set_aside(cycle, lines, job, cycle.job_class(job), [])
+            _start_or_queue(cycle, lines, job, cycle.job_class(job), [])
         else:
             beyond.append(job)
     if beyond:
@@ -42,7 +42,7 @@ def start_waiting_jobs(cycle: Cycle) -> None:
     for job in _list_undecided(cycle, borrowers, lines):
         shape = cycle.job_class(job)
         if not shape.skips_line:
-            _start_or_set_aside(cycle, lines, job, shape, cycle.borrow_refusals(job))
+            _start_or_queue(cycle, lines, job, shape, cycle.borrow_refusals(job))
     if cycle.cycle_memo.explains:
         for kept in cycle.reservation_plan.reservations:  # the earliest first
             if kept.job != MAINTENANCE_JOB and isfinite(kept.at):
@@ -146,7 +146,7 @@ def _split_by_guarantee(cycle: Cycle) -> tuple[JobColumns, JobColumns]:
     return queue.take(within), queue.take(~within)
 
 
-def _start_or_set_aside(
+def _start_or_queue(
     cycle: Cycle, lines: WaitingLines, job: WaitingJob, shape: JobClass, borrow_refusals: list[Refusal]
 ) -> None:
     """Start the job, block it, or queue it for capacity."""

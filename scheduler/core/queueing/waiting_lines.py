@@ -57,15 +57,15 @@ class WaitingLines:
 
     def block(self, refusals: list[Refusal]) -> None:
         """Set aside whose turn it is, for something other than capacity."""
-        self._set_aside(refusals, BLOCKED)
+        self._record(refusals, BLOCKED)
 
     def join(self, line: Line, refusals: list[Refusal]) -> int:
         """Let whose turn it is wait for capacity; return how many are before it in its line."""
-        self._set_aside(refusals, line.number)
+        self._record(refusals, line.number)
         line.joined += 1
         return line.joined - 1
 
-    def _set_aside(self, refusals: list[Refusal], line: int) -> None:
+    def _record(self, refusals: list[Refusal], line: int) -> None:
         self._single.append((self._at, self._row, len(self._outcomes)))
         self._outcomes.append((refusals, line))
 
