@@ -11,6 +11,7 @@ from scheduler.core.cycle import run_cycle
 from scheduler.core.model.types import Placement, Policy
 from scheduler.core.queueing import priority_order
 from scheduler.core.queueing.cycle_context import Cycle
+from scheduler.core.queueing.waiting_lines import EqualJobResults, WaitingLines
 from tests.worlds import in_order, wants, with_waiting, world
 
 HOUR = 3600.0
@@ -120,6 +121,21 @@ def test_of_jobs_that_are_alike_one_is_asked_while_nobody_takes_anything(monkeyp
     assert {number: refusals[0].reason for number, refusals in plan.refusals.items()} == dict.fromkeys(
         range(2, 501), "team_limit"
     )
+
+
+def test_jobs_follow_an_equal_one_until_somebody_takes_something():
+    cycle = Cycle(world("n1: V100-32GBx2", *backlog("ada", each=3)), POLICY, 100.0)
+    lines = WaitingLines(cycle)
+    known, columns = EqualJobResults(cycle, lines), cycle.job_rows.columns_of(cycle.snapshot.waiting)
+    turn = next(priority_order.order_jobs(cycle.snapshot, columns, POLICY, cycle.now))
+    assert not known.follow(turn.alike)
+    lines.begin_turn(turn)
+    assert not known.reuse(turn)
+    lines.block([])
+    known.remember_result(turn)
+    assert known.follow(turn.alike)
+    cycle.snapshot.mark_changed(cycle.snapshot.nodes)
+    assert not known.follow(turn.alike)
 
 
 TEAMS = ("ada", "bob", "eve")

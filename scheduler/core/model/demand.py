@@ -24,6 +24,11 @@ class GangDemand:
     most: np.ndarray
     reach: int = OWN_POOL
 
+    @property
+    def costs_the_same(self) -> bool:
+        """Whether it takes as much of a quota on whichever kind of cards."""
+        return bool(self.most[GPU_MILLI] == self.least[GPU_MILLI])
+
     def affordable_kinds(self, spare_milli: int) -> tuple[int, ...]:
         """Return `kinds` without those over `spare_milli` dearer than the cheapest."""
         if spare_milli >= self.most[GPU_MILLI] - self.least[GPU_MILLI]:

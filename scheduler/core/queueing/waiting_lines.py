@@ -5,7 +5,7 @@ from math import inf
 
 import numpy as np
 
-from scheduler.core.model.types import GPU_MILLI, Refusal, WaitingJob
+from scheduler.core.model.types import Refusal, WaitingJob
 from scheduler.core.queueing.cycle_context import Cycle, JobClass, WaitingRecords
 from scheduler.core.queueing.job_rows import JobColumns
 from scheduler.core.queueing.priority_order import EqualJobs, Turn
@@ -37,7 +37,9 @@ class WaitingLines:
         self.most_reserved = max(usual, MAX_OWNER_RESERVATIONS)
         """How many of a line may get reservations at most."""
         self._lines: dict[tuple[int, int], Line] = {}
+        """{(pool, claim): line}."""
         self._line_of: dict[tuple[int, int], Line] = {}
+        """{(identity of a shape, milli left beyond its cheapest cards): line}."""
         self._began = 0
         """How many turns were over when the current order began."""
         self._at = self._row = 0
@@ -134,9 +136,8 @@ def join_line(cycle: Cycle, lines: WaitingLines, job: WaitingJob, shape: JobClas
     if before < lines.most_reserved and before < _reservation_limit(cycle, job):
         cycle.reservation_plan.reserve(job, shape.demand, cycle.cell_constraint(job, shape.demand))
     elif not cycle.cycle_memo.explains and shape.blocked_from == -inf and not cycle.snapshot.windows:
-        demand = shape.demand
-        alike = demand.most[GPU_MILLI] == demand.least[GPU_MILLI]  # else another may claim other kinds
-        shape.skips_line = alike and cycle.policy.for_pool(job.pool).stop_longer is None
+        same = shape.demand.costs_the_same  # else another may claim other kinds
+        shape.skips_line = same and cycle.policy.for_pool(job.pool).stop_longer is None
 
 
 def _reservation_limit(cycle: Cycle, job: WaitingJob) -> int:
@@ -163,7 +164,7 @@ class EqualJobResults(EqualJobs):
         self._first_in_several = cycle.reservation_plan.first_in_several
         self._version = -1
         self._results: dict[int, Result] = {}
-        """{number of equal jobs: what holds for all}."""
+        """{number of equal jobs: what holds for all}, of the version."""
 
     def group(self, jobs: JobColumns, chosen: np.ndarray) -> np.ndarray:
         """Return the same number for equal jobs of a team, unless their user's limits matter."""
@@ -172,7 +173,7 @@ class EqualJobResults(EqualJobs):
         for at in np.unique(shape, return_index=True)[1].tolist():
             same = (shape == shape[at]).nonzero()[0]
             demand = self._cycle.job_class(jobs.jobs[chosen[at]]).demand
-            if demand.most[GPU_MILLI] == demand.least[GPU_MILLI]:  # else who has more left may use dearer cards
+            if demand.costs_the_same:  # else who has more left may use dearer cards
                 of_team[same] = ~find_limited_users(self._cycle.snapshot, demand)[user[same]]
         return np.where(of_team, jobs.team_alike[chosen], jobs.alike[chosen])
 
@@ -183,7 +184,7 @@ class EqualJobResults(EqualJobs):
         return [*self._first_in_several, *self._cycle.started_elsewhere]
 
     def follow(self, alike: int) -> bool:
-        known = self._results.get(alike)
+        known = self._recall(alike)
         return known is not None and (known.line is None or known.line.joined >= self._lines.most_reserved)
 
     def note_followers(self, at: np.ndarray, row: np.ndarray, alike: np.ndarray) -> None:
@@ -195,9 +196,7 @@ class EqualJobResults(EqualJobs):
 
     def reuse(self, turn: Turn) -> bool:
         """Treat the job like an equal one before it; False if there was none."""
-        if self._version != self._cycle.snapshot.version:
-            self._version, self._results = self._cycle.snapshot.version, {}
-        known = self._results.get(turn.alike)
+        known = self._recall(turn.alike)
         if known is None or turn.number in self._first_in_several:
             return False
         if known.shape and known.line and known.line.joined < self._lines.most_reserved:
@@ -205,6 +204,12 @@ class EqualJobResults(EqualJobs):
         elif known.outcome is not None:
             self._lines.repeat(known.outcome, known.line)
         return True
+
+    def _recall(self, alike: int) -> Result | None:
+        """Return what holds for equal jobs, unless somebody took something since."""
+        if self._version != self._cycle.snapshot.version:
+            self._version, self._results = self._cycle.snapshot.version, {}
+        return self._results.get(alike)
 
     def remember_result(self, turn: Turn) -> None:
         """Remember the result of a waiting job for equal ones."""

@@ -50,7 +50,7 @@ def team_limit_refusals(snapshot: Snapshot, job: WaitingJob, demand: GangDemand)
 
 def spare_milli(snapshot: Snapshot, job: WaitingJob, demand: GangDemand) -> int:
     """Return the milli left by limits beyond the cheapest cards."""
-    if demand.most[GPU_MILLI] == demand.least[GPU_MILLI]:
+    if demand.costs_the_same:
         return 0
     team = snapshot.remaining_team_quota(job.team, job.pool)[GPU_MILLI]
     user = snapshot.user_limit[job.user, GPU_MILLI] - snapshot.user_held[job.user, GPU_MILLI]
