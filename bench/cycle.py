@@ -168,7 +168,7 @@ class Bench:
         Task.objects.bulk_create(copies, batch_size=2000)
 
     def spread(self, wide: bool) -> None:
-        """Let every job wait in both pools, or in its own only."""
+        """Let every job wait in both pools, or in its own only. What this writes is cleared away before a round."""
         pools = list(Pool.objects.order_by("-name"))
         for model in self.models:
             job = model.job
@@ -177,6 +177,8 @@ class Bench:
             job.choices = asked if wide else []
             alike = Job.objects.waiting().filter(team=job.team_id, pool=job.pool_id, gang=job.gang)
             alike.update(choices=job.choices, wait_places=[])
+        with connection.cursor() as cursor:
+            cursor.execute("VACUUM ANALYZE")
 
     def change(self) -> None:
         """One job ends, another comes."""
