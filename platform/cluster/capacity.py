@@ -91,9 +91,11 @@ class PoolDefaults:
 
     @cached_property
     def _without_gpu(self) -> tuple[int, int]:
-        nodes = list(Node.objects.present().filter(pool=self._pool).select_related("pool"))
-        cpu = min([CPU_ONLY[0], *(node.cpu_sellable_milli for node in nodes)])
-        return cpu, min([CPU_ONLY[1], *(_usable(node.memory_mib) // 4 for node in nodes)])
+        nodes = Node.objects.present().filter(pool=self._pool).order_by()
+        alike = nodes.values_list("cpu_milli", "memory_mib").distinct()
+        overcommit = self._pool.cpu_overcommit_percent
+        cpu = min([CPU_ONLY[0], *(sellable_milli(cpu, overcommit) for cpu, _ in alike)])
+        return cpu, min([CPU_ONLY[1], *(_usable(memory) // 4 for _, memory in alike)])
 
 
 def pool_total(pool: Pool) -> tuple[int, int, int]:
