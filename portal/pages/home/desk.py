@@ -25,7 +25,7 @@ from portal.wording.efficiency import Meter
 from portal.wording.resources import describe_gpu
 from portal.wording.starts import describe_start
 from portal.wording.time_of_day import clock
-from scheduler.preview.possible_asks import find_usual_ask
+from scheduler.preview.possible_asks import PossibleAsks
 from scheduler.preview.stored_forecasts import load_first_promises, load_forecasts
 
 MOST_ROWS, MOST_ENDED, MOST_FAILED = 60, 5, 5
@@ -154,7 +154,7 @@ class Desk:
     @property
     def usual_size(self) -> str:
         """What the example asks, in words."""
-        return describe_gpu(parse_gpu(find_usual_ask(self.user)))
+        return describe_gpu(parse_gpu(PossibleAsks(self.user).usual))
 
     @cached_property
     def has_token(self) -> bool:

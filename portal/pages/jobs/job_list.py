@@ -21,7 +21,7 @@ from portal.models import SavedView
 from portal.pages.cluster.scheduler_pulse import scheduler_late
 from portal.pages.jobs.form import BLANK, write_first_file
 from portal.pages.jobs.view_model import JobView, view_jobs
-from scheduler.preview.possible_asks import find_usual_ask
+from scheduler.preview.possible_asks import PossibleAsks
 
 PAGE = 50
 STATE_WORDS = {
@@ -226,7 +226,7 @@ class JobList:
 
     @cached_property
     def example(self) -> str:
-        return write_first_file(BLANK, find_usual_ask(self.user))
+        return write_first_file(BLANK, PossibleAsks(self.user).usual)
 
     @cached_property
     def is_scheduler_late(self) -> bool:

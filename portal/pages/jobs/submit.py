@@ -37,7 +37,7 @@ from portal.pages.request_guards import signed_in
 from portal.wording.plans import describe_change, describe_plan, describe_sooner_start
 from portal.wording.priority import describe_price
 from portal.wording.resources import describe_roles
-from scheduler.preview.possible_asks import find_named_ask, find_usual_ask, list_possible_asks
+from scheduler.preview.possible_asks import PossibleAsks, find_named_ask
 from scheduler.preview.preview import PlanAnswer, PoolCapacity, check_possible, list_capacity, plan_job
 from scheduler.preview.runtime_capabilities import runtime_has_containers
 
@@ -61,9 +61,11 @@ MAX_SCRIPT = 1024 * 1024
 @signed_in
 def new_job(request: HttpRequest) -> HttpResponse:
     """Show the form, or submit and show errors."""
+    possible = PossibleAsks(request.user)
     if request.method != "POST":
-        edited = EditedJob(build_first_file(request.user, request.GET.get("from", "")), read_changes(request.GET))
-        return _show(request, edited, validate_edited_job(edited))
+        first = build_first_file(request.user, request.GET.get("from", ""), possible)
+        edited = EditedJob(first, read_changes(request.GET))
+        return _show(request, edited, validate_edited_job(edited), possible)
     edited = read_edited_job(request.POST)
     try:
         keep_upload(request.user, edited, request.FILES.get("upload"))
@@ -71,7 +73,7 @@ def new_job(request: HttpRequest) -> HttpResponse:
             user=request.user, spec=edited.spec(), check=check_possible, containers=runtime_has_containers()
         )
     except PlatformError as error:  # here, so that the form is kept
-        return _show(request, edited, locate_errors(error, edited), status=error.status)
+        return _show(request, edited, locate_errors(error, edited), possible, error.status)
     return redirect("job", job_id=job.public_id)
 
 
@@ -93,10 +95,10 @@ def sync_job_editor(request: HttpRequest) -> JsonResponse:
     return JsonResponse({**told, **found, "errors": verdict.fields, "lines": verdict.lines})
 
 
-def build_first_file(user: User, source: str) -> str:
+def build_first_file(user: User, source: str, possible: PossibleAsks) -> str:
     """Return the first job file: an example, a copy of job `source`, or blank."""
     if source in ("", "example"):
-        return write_first_file(EXAMPLE if source else BLANK, find_usual_ask(user))
+        return write_first_file(EXAMPLE if source else BLANK, possible.usual)
     job = find_job(user, source)
     data = load_jobfile(dump_yaml(from_json(job.spec)).encode())
     data.pop("hold", None)
@@ -224,9 +226,11 @@ def _build_preview(
     return {"preview": told, "usual": {}}
 
 
-def _show(request: HttpRequest, edited: EditedJob, verdict: Verdict, status: int = 200) -> HttpResponse:
+def _show(
+    request: HttpRequest, edited: EditedJob, verdict: Verdict, possible: PossibleAsks, status: int = 200
+) -> HttpResponse:
     values, images = edited.shown(), list(filter_visible_images(request.user))
-    asks = list_possible_asks(request.user, ASKS)
+    asks = possible.among(ASKS)
     context = {
         "edited": edited,
         "copied": request.GET.get("from", "") if read_changes(request.GET) else "",

@@ -19,7 +19,7 @@ from notebooks.services import build_start_spec, find_start_refusal
 from portal.wording.errors import describe_error
 from portal.wording.resources import describe_gpu
 from quotas.services import get_notebook_hours
-from scheduler.preview.possible_asks import find_named_ask, find_possible
+from scheduler.preview.possible_asks import PossibleAsks, find_named_ask
 from scheduler.preview.present_queue import PresentQueue
 from scheduler.preview.preview import StartPreview, preview_starts
 
@@ -84,10 +84,20 @@ class SizePicker:
     """The sizes of a form, of which `gpu` is chosen. Which could ever start is known at once; what each promises now is
     asked of trial cycles, which take a while: a page loads that behind itself.
 
-    team: the user's first by default. notebook: which is to start; what it has is offered in any case.
+    team: the user's first by default. notebook: which is to start; what it has is offered in any case. possible: that
+    of the request, if it has other questions.
     """
 
-    def __init__(self, user: User, gpu: str, *, team: str = "", notebook: Notebook | None = None):
+    def __init__(
+        self,
+        user: User,
+        gpu: str,
+        *,
+        team: str = "",
+        notebook: Notebook | None = None,
+        possible: PossibleAsks | None = None,
+    ):
+        self._possible = possible or PossibleAsks(user)
         self._user, self.gpu, self._team, self._notebook = user, gpu, team, notebook
         self._kept = gpu if notebook else ""
         self._gpus = tuple(dict.fromkeys((*SIZES, self._kept) if notebook else SIZES))
@@ -95,7 +105,7 @@ class SizePicker:
     @cached_property
     def offers(self) -> list[Offer]:
         specs = _build_specs(self._user, [(gpu, self._notebook) for gpu in self._gpus], self._team)
-        possible = zip(self._gpus, find_possible(self._user, specs), strict=True)
+        possible = zip(self._gpus, self._possible.check(specs), strict=True)
         return [Offer(gpu) for gpu, can in possible if can or gpu == self._kept]
 
     @cached_property

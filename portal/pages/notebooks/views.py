@@ -41,7 +41,7 @@ from portal.pages.request_guards import safe_path, signed_in
 from portal.pages.sharing.view_model import SharedJob, list_shared_jobs
 from portal.partial import render_page
 from portal.wording.errors import describe_refusal
-from scheduler.preview.possible_asks import find_usual_ask
+from scheduler.preview.possible_asks import PossibleAsks
 from scheduler.preview.preview import check_possible
 from scheduler.preview.runtime_capabilities import runtime_has_containers
 
@@ -77,10 +77,10 @@ def show_notebook(request: HttpRequest, notebook_id: str) -> HttpResponse:
 @require_http_methods(GET_POST)
 @signed_in
 def new_notebook(request: HttpRequest) -> HttpResponse:
-    user = request.user
+    user, possible = request.user, PossibleAsks(request.user)
     if request.method != "POST":
-        gpu = request.GET.get("gpu") or find_usual_ask(user)
-        return _show_new(request, NotebookForm(user, initial={"name": find_free_name(user, gpu)}), gpu)
+        gpu = request.GET.get("gpu") or possible.usual
+        return _show_new(request, NotebookForm(user, initial={"name": find_free_name(user, gpu)}), gpu, possible)
     form = NotebookForm(user, request.POST)
     gpu = gpu_of(request.POST)
     if form.is_valid():
@@ -92,7 +92,7 @@ def new_notebook(request: HttpRequest) -> HttpResponse:
                 raise
             if not _shows_itself(error):
                 bind(form, error)
-    return _show_new(request, form, gpu, status=400)
+    return _show_new(request, form, gpu, possible, 400)
 
 
 @require_POST
@@ -325,9 +325,11 @@ def _back(request: HttpRequest, notebook: Notebook) -> HttpResponse:
     return redirect(safe_path(there)) if there else redirect("notebook", notebook_id=notebook.public_id)
 
 
-def _show_new(request: HttpRequest, form: NotebookForm, gpu: str, status: int = 200) -> HttpResponse:
-    context = {"form": form, "picker": SizePicker(request.user, gpu), "full": find_full_start_limit(request.user)}
-    context["late"] = scheduler_late()
+def _show_new(
+    request: HttpRequest, form: NotebookForm, gpu: str, possible: PossibleAsks, status: int = 200
+) -> HttpResponse:
+    picker, full = SizePicker(request.user, gpu, possible=possible), find_full_start_limit(request.user)
+    context = {"form": form, "picker": picker, "full": full, "late": scheduler_late()}
     return render_page(request, "notebooks/new.html", context, fragment="notebooks/_promises.html", status=status)
 
 

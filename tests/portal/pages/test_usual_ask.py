@@ -9,7 +9,7 @@ from cluster.models import Gpu
 from jobs.models import Job
 from notebooks.environment import READY, environment_path
 from scheduler.models import Lease
-from scheduler.preview.possible_asks import find_usual_ask, list_possible_asks
+from scheduler.preview.possible_asks import PossibleAsks
 from tests import make
 from tests.portal.pages.rail import RAIL
 
@@ -80,26 +80,26 @@ def test_the_form_of_a_notebook_begins_with_a_card(whole, look):
 
 def test_without_cards_one_begins_without(whole, look):
     Gpu.objects.all().delete()
-    assert find_usual_ask(whole) == "0"
+    assert PossibleAsks(whole).usual == "0"
     assert "gpu:" not in look(whole, "/jobs/new?from=example").partition("<textarea")[2].partition("</textarea>")[0]
     assert "A job of a few seconds (CPU only)." in look(whole, "/")
 
 
 def test_more_than_any_machine_has_is_not_possible(cast):
-    assert list_possible_asks(cast.ada, ("0", "1/4", "1", "2")) == ["0", "1/4", "1"]
+    assert PossibleAsks(cast.ada).among(("0", "1/4", "1", "2")) == ["0", "1/4", "1"]
 
 
 def test_a_person_of_two_teams_is_offered_what_either_has(cast):
     team = make.team("whole")
     make.quota(team, cast.train)
-    assert find_usual_ask(make.user("wim", team, cast.nlp)) == "1/4"
+    assert PossibleAsks(make.user("wim", team, cast.nlp)).usual == "1/4"
 
 
 def test_a_limit_of_the_team_below_a_card_makes_a_card_impossible(cast):
     team = make.team("small")
     make.quota(team, cast.dev, gpu_milli_limit=500)
-    assert list_possible_asks(make.user("sam", team), ("1/4", "1/2", "1")) == ["1/4", "1/2"]
+    assert PossibleAsks(make.user("sam", team)).among(("1/4", "1/2", "1")) == ["1/4", "1/2"]
 
 
 def test_who_has_no_pool_is_offered_nothing(cast):
-    assert list_possible_asks(make.user("nik", make.team("new")), ("0", "1")) == []
+    assert PossibleAsks(make.user("nik", make.team("new"))).among(("0", "1")) == []
