@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy as _
 from accounts.models import Team, User
 from cluster.models import Agent, Node, Pool
 from common.locks import database_now
-from jobs.states import HOLDING, JOB_FINAL, JOB_MOVES, TASK_FINAL, TASK_MOVES, JobState, TaskState
+from jobs.states import HOLDING, JOB_ACTIVE, JOB_FINAL, JOB_MOVES, TASK_FINAL, TASK_MOVES, JobState, TaskState
 
 LOG_PATIENCE = timedelta(minutes=10)
 """How long after a task's end an agent may still upload the rest of its log."""
@@ -61,6 +61,17 @@ def read_job_id(text: str) -> int | None:
     """Return the number of "job-412", or None for what is no id of a job."""
     named = JOB_ID.fullmatch(text)
     return int(named[1]) if named else None
+
+
+def list_positions(pool: str, choices: list[dict], places: list[dict], position: int | None) -> dict[str, int | None]:
+    """Return {pool: the position there} of a waiting job, in order of preference; None before the first cycle.
+
+    The arguments are its columns; position is that of the pool which its reasons are of.
+    """
+    known, told = {place["name"]: place["position"] for place in places}, places[0]["name"] if places else pool
+    open_ones = {place["pool"] for place in places}
+    names = [choice["name"] for choice in choices if not open_ones or choice["pool"] in open_ones]
+    return {name: known.get(name, position if name == told else None) for name in (names if choices else [pool])}
 
 
 class JobQuerySet(models.QuerySet["Job"]):
@@ -150,6 +161,7 @@ class Job(models.Model):
         ordering = ["-id"]
         indexes = [
             models.Index(fields=["pool", "id"], name="queued_jobs", condition=Q(state="QUEUED")),
+            models.Index(fields=["pool", "id"], name="active_jobs", condition=Q(state__in=sorted(JOB_ACTIVE))),
             models.Index(fields=["team", "-id"], name="jobs_of_team"),
             models.Index(fields=["user", "state"], name="jobs_of_user"),
         ]
@@ -179,10 +191,12 @@ class Job(models.Model):
     @property
     def pool_names(self) -> list[str]:
         """The pools where it waits, in order of preference; where it runs or ran, once it has started."""
-        if self.state != JobState.QUEUED or not self.choices:
-            return [self.pool.name]
-        open_ones = {place["pool"] for place in self.wait_places}
-        return [choice["name"] for choice in self.choices if not open_ones or choice["pool"] in open_ones]
+        return list(self.positions) if self.state == JobState.QUEUED else [self.pool.name]
+
+    @property
+    def positions(self) -> dict[str, int | None]:
+        """{pool: the position there} while it waits: see `list_positions`."""
+        return list_positions(self.pool.name, self.choices, self.wait_places, self.wait_position)
 
     def enter_pool(self, pool_id: int) -> bool:
         """Set what it asks for in one of the pools where it waits; False if it does not wait there."""

@@ -282,9 +282,9 @@ def load_limits(user_ids: Iterable[int]) -> list[UserLimit]:
     return list(UserLimit.objects.filter(user__in=user_ids))
 
 
-def load_active(user_ids: Iterable[int]) -> dict[int, int]:
+def load_active() -> dict[int, int]:
     """Return {user id: running jobs}."""
-    active = Job.objects.filter(state__in=JOB_ACTIVE, user__in=user_ids)
+    active = Job.objects.filter(state__in=sorted(JOB_ACTIVE))
     return dict(active.order_by().values_list("user").annotate(n=Count("pk")))
 
 
@@ -528,8 +528,9 @@ def _team_arrays(
 def _user_arrays(user_ids: list[int], holdings: Holdings, places: ArrayIndex) -> dict[str, Any]:
     everyone = get_default_limit()
     rows = {row.user_id: row for row in load_limits(user_ids)}
-    limits = [rows.get(pk, everyone).effective(everyone) for pk in user_ids]
-    running = load_active(user_ids)
+    usual = everyone.effective(everyone)
+    limits = [rows[pk].effective(everyone) if pk in rows else usual for pk in user_ids]
+    running = load_active()
     used = holdings.sums(len(user_ids), holdings.places_of("user", places.user, len(user_ids)))
     return {
         "user_held": used[:, : len(RESOURCES)],

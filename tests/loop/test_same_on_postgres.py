@@ -201,7 +201,7 @@ def left(side: Side) -> dict[str, Any]:
         "queue": snapshots.load_queue(),
         "nodes": snapshots.load_nodes(),
         "gpus": snapshots.load_gpus(),
-        "active": sorted(snapshots.load_active([row["user_id"] for row in side.rows(Job)]).items()),
+        "active": sorted(snapshots.load_active().items()),
         "holders": sorted(running_jobs.load_running_tasks(), key=attrgetter("job", "rank")),
     }
     held = holdings.load_holdings()
