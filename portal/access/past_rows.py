@@ -1,7 +1,7 @@
 """Who held cards and who waited in the past, with the fields of other teams' work left empty."""
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -14,7 +14,7 @@ from jobs.models import Job, Task
 from jobs.states import JobState
 from monitoring.replay.held import load_held_cards, load_task_states
 from monitoring.replay.machines import load_machines
-from monitoring.replay.waiting import Wait, load_waits
+from monitoring.replay.waiting import FoundWait, Wait, load_waits
 from portal.access.redacted_rows import (
     CardView,
     NodeView,
@@ -97,10 +97,10 @@ def list_past_nodes(user: User, at: datetime, name: str = "") -> list[NodeView]:
     ]
 
 
-def list_past_waits(user: User, at: datetime) -> list[PastWait]:
-    """List everybody's jobs that waited at a moment, those first that had waited longest."""
+def list_past_waits(user: User, found: Sequence[FoundWait]) -> list[PastWait]:
+    """Return rows of everybody's jobs that `find_waits` found."""
     sight = team_ids_in_sight(user)
-    return [_build_wait(user, wait, sight is None or wait.job.team_id in sight) for wait in load_waits(at)]
+    return [_build_wait(user, wait, sight is None or wait.job.team_id in sight) for wait in load_waits(found)]
 
 
 def _load_slices(user: User, at: datetime, node_ids: list[int]) -> Mapping[int, list[SliceView]]:

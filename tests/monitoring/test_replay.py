@@ -6,7 +6,7 @@ import pytest
 from django.db.models import F
 from django.utils import timezone
 
-from cluster.models import Gpu, Node
+from cluster.models import Gpu, Node, Pool
 from cluster.nodes import cordon_node, drain_node, uncordon_node
 from common.errors import InvalidInput
 from events.models import Event
@@ -16,7 +16,7 @@ from jobs.models import Job, Task
 from jobs.states import TaskState
 from monitoring.replay.hours import load_hours
 from monitoring.replay.span import SPAN, check_moment, find_first
-from monitoring.replay.waiting import load_waits
+from monitoring.replay.waiting import find_waits
 from portal.access.past_rows import list_past_nodes, list_past_waits
 from portal.access.redacted_rows import list_node_views, list_queue_rows
 from quotas.models import Holding
@@ -113,7 +113,7 @@ def test_each_moment_is_shown_as_the_map_and_the_queue_showed_it(cast):
         at = now - back * STEP - STEP / 2
         replayed = draw(list_past_nodes(cast.ada, at))
         replayed.pop("n2", None) if back else None  # no event tells since when it is there
-        assert (replayed, draw_queue(list_past_waits(cast.ada, at))) == (cluster, queue), back
+        assert (replayed, draw_queue(list_past_waits(cast.ada, find_waits(at)))) == (cluster, queue), back
     assert [len(cluster["n1"][1]) for cluster, _queue in shown[-4:]] == [2, 1, 1, 1]
 
 
@@ -131,7 +131,7 @@ def test_a_wait_began_with_the_submit_the_release_or_the_new_try(cast):
     age()
 
     def told(at):
-        return [(round((at - wait.since) / STEP, 1), wait.held) for wait in load_waits(at)]
+        return [(round((at - wait.since) / STEP, 1), wait.held) for wait in find_waits(at)]
 
     half = STEP / 2
     assert told(now - 5 * STEP + half) == [(0.5, False)]
@@ -140,6 +140,16 @@ def test_a_wait_began_with_the_submit_the_release_or_the_new_try(cast):
     assert told(now - 2 * STEP + half) == []
     assert told(now - STEP + half) == [(0.5, False)]
     assert told(now - 6 * STEP) == []
+
+
+def test_a_job_of_several_pools_waited_in_each_of_them(cast):
+    named, both = make.job(cast.ada, gpu="1/4", pool="dev"), make.job(cast.ada, gpu="1", pool="train")
+    Job.objects.filter(pk=both.pk).update(choices=[{"pool": pool.pk, "name": pool.name} for pool in Pool.objects.all()])
+    age()
+    at = timezone.now() - STEP / 2
+    assert [wait.job_id for wait in find_waits(at, "dev")] == [named.pk, both.pk]
+    assert [wait.job_id for wait in find_waits(at, "train")] == [both.pk]
+    assert find_waits(at, "other") == [] and len(find_waits(at)) == 2
 
 
 def test_what_came_later_was_not_there(cast):
@@ -158,14 +168,14 @@ def test_the_name_of_who_held_and_waited_is_told_to_the_team_alone(cast, setting
     make.job(cast.ada, name="secret-wait", gpu="1/4", pool="dev")
     age()
     at = timezone.now() - STEP / 2
-    texts = repr((list_past_nodes(cast.eve, at)[0].cards, list_past_waits(cast.eve, at)))
+    texts = repr((list_past_nodes(cast.eve, at)[0].cards, list_past_waits(cast.eve, find_waits(at))))
     assert "nlp" in texts and not [word for word in ("secret", "ada", "job-") if word in texts]
-    (row,) = list_past_waits(cast.eve, at)
+    (row,) = list_past_waits(cast.eve, find_waits(at))
     assert (row.since, row.priority, row.expected_end_at) == (None, None, None)
     assert "secret-plan" in repr(list_past_nodes(cast.bob, at)[0].cards)
-    assert list_past_waits(cast.bob, at)[0].name == "secret-wait"
+    assert list_past_waits(cast.bob, find_waits(at))[0].name == "secret-wait"
     settings.TESSERA_VISIBILITY = "private"
-    assert "nlp" not in repr((list_past_nodes(cast.eve, at)[0].cards, list_past_waits(cast.eve, at)))
+    assert "nlp" not in repr((list_past_nodes(cast.eve, at)[0].cards, list_past_waits(cast.eve, find_waits(at))))
 
 
 def test_a_moment_that_cannot_be_replayed_is_refused_with_the_ones_that_can(cast):
@@ -200,7 +210,7 @@ def test_the_strip_counts_at_each_step_what_the_replay_of_it_shows(cast):
     for hour in hours:
         cards = [card for view in list_past_nodes(cast.ada, hour.at) for card in view.cards]
         assert hour.held_milli == sum(part.milli for card in cards for part in card.slices)
-        assert hour.waiting == len(list_past_waits(cast.ada, hour.at))
+        assert hour.waiting == len(find_waits(hour.at))
     assert [(hour.held_milli, hour.waiting) for hour in hours[1:]] == [
         (0, 2),
         (500, 1),

@@ -3,8 +3,11 @@
 Their places in the queue and the reasons why they waited are not kept.
 """
 
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from django.db import connection
 
@@ -36,13 +39,25 @@ FROM span LEFT JOIN LATERAL (
     WHERE e.kind = 'job' AND e.object_id = span.job_id AND e.verb IN ('held', 'released') AND e.at <= %(ends)s
     ORDER BY e.seq DESC LIMIT 1
 ) last ON true
-WHERE queued_at <= %(ends)s
+WHERE queued_at <= %(ends)s AND (%(pool)s = '' OR EXISTS (
+    SELECT FROM jobs_job j JOIN cluster_pool p ON p.id = j.pool_id WHERE j.id = span.job_id
+        AND CASE WHEN j.choices = '[]' THEN p.name = %(pool)s ELSE j.choices @> %(chosen)s::jsonb END
+))
+ORDER BY 2, 1
 """.replace("{spans}", SPANS)
+
+
+class FoundWait(NamedTuple):
+    """since: the job's submit, new try or release, whichever was last. held: by a person."""
+
+    job_id: int
+    since: datetime
+    held: bool
 
 
 @dataclass(frozen=True)
 class Wait:
-    """A job that waited. since: its submit, new try or release, whichever was last. held: by a person."""
+    """A job that waited, with what `FoundWait` says of it."""
 
     job: Job
     since: datetime
@@ -59,11 +74,14 @@ class Wait:
         return tuple((role["request"]["gpu"], role["min"]) for role in self.job.gang)
 
 
-def load_waits(at: datetime) -> list[Wait]:
-    """Return the jobs that waited, those first that had waited longest."""
+def find_waits(at: datetime, pool: str = "") -> list[FoundWait]:
+    """Find the jobs that waited, those first that had waited longest. pool: its name; "" is all."""
     with connection.cursor() as cursor:
-        cursor.execute(QUERY, {"begins": at, "ends": at})
-        rows = cursor.fetchall()
-    jobs = Job.objects.with_names().defer("spec", "labels").in_bulk([pk for pk, _since, _held in rows])
-    waits = [Wait(jobs[pk], since, held) for pk, since, held in rows]
-    return sorted(waits, key=lambda wait: (wait.since, wait.job.pk))
+        cursor.execute(QUERY, {"begins": at, "ends": at, "pool": pool, "chosen": json.dumps([{"name": pool}])})
+        return [FoundWait(*row) for row in cursor]
+
+
+def load_waits(found: Sequence[FoundWait]) -> list[Wait]:
+    """Return them with their jobs, in the same order."""
+    jobs = Job.objects.with_names().defer("spec", "labels").in_bulk([wait.job_id for wait in found])
+    return [Wait(jobs[pk], since, held) for pk, since, held in found]

@@ -9,6 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from monitoring.replay.span import check_moment, find_first
+from monitoring.replay.waiting import find_waits
 from portal.access.past_rows import PastWait, list_past_nodes, list_past_waits
 from portal.api.cluster.nodes import ClusterView
 from portal.api.cluster.shapes import AskShape, GpuShape, PlannedShape, WhoseShape
@@ -70,12 +71,12 @@ class ReplayView(ClusterView):
         query, now = read_query(request, ReplayQuery), timezone.now()
         first = find_first(now)
         at, pool = check_moment(query.get("at", now), first, now), query["pool"].name if "pool" in query else ""
-        nodes, waits = list_past_nodes(request.user, at), list_past_waits(request.user, at)
+        nodes, waits = list_past_nodes(request.user, at), list_past_waits(request.user, find_waits(at, pool))
         answer: dict[str, Any] = {
             "at": at,
             "first": first,
             "nodes": nodes,
             "gpus": [card for node in nodes for card in node.cards if pool in ("", card.pool)],
-            "waiting": [row for row in waits if not pool or pool in row.pools],
+            "waiting": waits,
         }
         return Response(ReplayShape(answer).data)

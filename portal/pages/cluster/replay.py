@@ -23,11 +23,12 @@ from jobs.models import Priority
 from monitoring.replay.hours import load_hours
 from monitoring.replay.machines import was_there
 from monitoring.replay.span import check_moment, find_first
+from monitoring.replay.waiting import FoundWait, find_waits
 from portal.access.past_rows import PastWait, list_past_nodes, list_past_waits
 from portal.pages.cluster.card_figures import CardFigures, count_machines, load_past_figures
 from portal.pages.cluster.gpu_map import teams_on
 from portal.pages.cluster.machines import Card, Machine, build_machines, keep_pool
-from portal.pages.cluster.queue import MOST_SHOWN, describe_ask
+from portal.pages.cluster.queue import SHOWN, describe_ask
 from portal.pages.cluster.tiles import Tile, build_tiles, describe_cards, is_large
 from portal.pages.request_guards import signed_in
 from portal.partial import render_page, wants_fragment
@@ -128,27 +129,29 @@ class Replay:
         return [card for machine in self.machines for card in machine.cards]
 
     @cached_property
-    def waits(self) -> list[PastWait]:
-        waits = list_past_waits(self.user, self.at)
-        return [row for row in waits if not self.pool or self.pool in row.pools]
+    def waits(self) -> list[FoundWait]:
+        return find_waits(self.at, self.pool)
 
     @property
     def tiles(self) -> list[Tile]:
         """Return what stands for the slices of many machines; each leads to the replay of that machine alone."""
-        return build_tiles(self.figures, lambda name: self.address(self.at, name)) if self.is_large else []
+        if not self.is_large:
+            return []
+        begin = self.address(self.at, "")
+        return build_tiles(self.figures, lambda name: f"{begin}&{urlencode({'node': name})}")
 
     @property
     def everywhere(self) -> str:
         """Link to all machines."""
         return self.address(self.at, "")
 
-    @property
+    @cached_property
     def lines(self) -> list[WaitLine]:
-        return [WaitLine(row, self.at) for row in self.waits[:MOST_SHOWN]]
+        return [WaitLine(row, self.at) for row in list_past_waits(self.user, self.waits[:SHOWN])]
 
     @property
     def more(self) -> int:
-        return len(self.waits[MOST_SHOWN:])
+        return len(self.waits[SHOWN:])
 
     @property
     def legend(self) -> list[tuple[str, str]]:
