@@ -27,7 +27,7 @@ class IdleRow:
     found: IdleSums
     most: int = 0
 
-    @property
+    @cached_property
     def hours(self) -> dict[str, str]:
         """Return times in words; whether what nobody saw was idle is not known."""
         shown = {name: show_hours(value) for name, value in list_idle_hours(self.found).items()}
@@ -63,7 +63,7 @@ class IdlePage(ReportPage):
         most = max((one.sums.idle for one in self.report.groups.values()), default=0)
         return [IdleRow(name, one, most) for name, one in self.report.groups.items()]
 
-    @property
+    @cached_property
     def total(self) -> IdleRow:
         return IdleRow(_("Sum"), self.report.total)
 

@@ -35,7 +35,7 @@ class Row:
     href: str = ""
     cost: Cost | None = None
 
-    @property
+    @cached_property
     def hours(self) -> dict[str, str]:
         """Return each time in words; of what nobody saw only what was held is known."""
         known = ("held", "unknown") if self.sums.is_unseen else ("held", "busy", *PARTS)
@@ -75,7 +75,7 @@ class UsagePage(ReportPage):
     def report(self) -> UsageReport:
         return load_usage_report(self.user, self.by, self.period, self.now)
 
-    @property
+    @cached_property
     def total(self) -> Row:
         return Row(_("Sum"), self.report.total, cost=self.costs and self.costs.total)
 
