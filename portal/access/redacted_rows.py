@@ -5,10 +5,10 @@ it is as TESSERA_VISIBILITY tells. Hidden values never enter the rows.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 from django.conf import settings
@@ -39,6 +39,8 @@ from quotas.models import Holding
 from scheduler.preview.stored_forecasts import StoredForecast, load_forecasts
 
 MOST_ROWS = 5000
+UNEXPLAINED = "unexplained"
+"""The reason code of a job before its first cycle."""
 
 # What is told outside a team of whose its work is, by TESSERA_VISIBILITY.
 NAMED: dict[str, tuple[str, ...]] = {"open": ("team", "owner"), "team": ("team",), "private": ()}
@@ -239,26 +241,34 @@ class NodeView:
         return sum(task.memory_mib for task in self.tasks)
 
 
+class InQueues(Protocol):
+    @property
+    def positions(self) -> Mapping[str, int | None]:
+        """{pool: the position there}"""
+
+
+Waits = TypeVar("Waits", bound=InQueues)
+
+
 def list_queue_rows(user: User, pool: str | None = None) -> list[QueueRow]:
     """List everybody's queued jobs by pool, in starting order; at most MOST_ROWS."""
-    jobs = load_waiting(pool)
+    order = ("pool__name", F("wait_position").asc(nulls_last=True), "-priority", "id")
+    jobs = list(_jobs(pool).filter(state=JobState.QUEUED).order_by(*order)[:MOST_ROWS])
     rows = build_queue_rows(user, jobs)
     if pool:
-        return [rows[job.pk].seen_in(pool) for job in order_in_pool(jobs, pool)]
+        return [rows[job.pk].seen_in(pool) for job in sort_by_position(jobs, pool)]
     return sorted(rows.values(), key=lambda row: (row.pool, row.position is None, row.position or 0))
 
 
-def load_waiting(pool: str | None = None) -> list[Job]:
-    """Load everybody's queued jobs; at most MOST_ROWS. No row is to be told of them but by `build_queue_rows`."""
-    order = ("pool__name", F("wait_position").asc(nulls_last=True), "-priority", "id")
-    return list(_jobs(pool).filter(state=JobState.QUEUED).order_by(*order)[:MOST_ROWS])
+def load_queue_rows(user: User, job_ids: Collection[int]) -> dict[int, QueueRow]:
+    """Return {job id: its row} of those that still wait."""
+    return build_queue_rows(user, _jobs(None).filter(state=JobState.QUEUED, pk__in=job_ids))
 
 
-def order_in_pool(jobs: Iterable[Job], pool: str) -> list[Job]:
+def sort_by_position(jobs: Iterable[Waits], pool: str) -> list[Waits]:
     """Return those that wait in the pool, in its starting order."""
-    places = {job.pk: _find_position(job, pool) for job in jobs if pool in job.pool_names}
-    there = [job for job in jobs if job.pk in places]
-    return sorted(there, key=lambda job: (places[job.pk] is None, places[job.pk] or 0))
+    there = [(positions[pool], job) for job in jobs if pool in (positions := job.positions)]
+    return [job for _position, job in sorted(there, key=lambda one: (one[0] is None, one[0] or 0))]
 
 
 def build_queue_rows(user: User, jobs: Iterable[Job]) -> dict[int, QueueRow]:
@@ -357,19 +367,6 @@ def _jobs(pool: str | None) -> JobQuerySet:
     return (jobs.in_pool(pool) if pool else jobs).defer("spec", "labels")
 
 
-def _find_position(job: Job, pool: str) -> int | None:
-    """Return where a waiting job stands in the queue of one of its pools; None before the first cycle."""
-    for place in job.wait_places:
-        if place["name"] == pool:
-            return place["position"]
-    return job.wait_position if job.told_pool_name == pool else None
-
-
-def find_reason(job: Job) -> str:
-    """Return the code of what a waiting job waits for first, of which everybody is told."""
-    return job.wait_reasons[0]["code"] if job.wait_reasons else "unexplained"
-
-
 def _build_queue_row(user: User, job: Job, full: bool, told: StoredForecast | None) -> QueueRow:
     request, sizes, waiting = job.request, job.sizes, job.state == JobState.QUEUED
     reasons = tuple(job.wait_reasons) if waiting else ()
@@ -392,7 +389,7 @@ def _build_queue_row(user: User, job: Job, full: bool, told: StoredForecast | No
         memory_mib=request["memory_mib"],
         position=job.wait_position if waiting else None,
         of=job.wait_of if waiting else None,
-        reason=find_reason(job) if waiting else job.reason,
+        reason=(reasons[0]["code"] if reasons else UNEXPLAINED) if waiting else job.reason,
         as_of=job.explained_at if waiting else None,
         **(seen if full else {}),
     )

@@ -157,9 +157,13 @@ def _build_figures(
     rows: Iterable[_CardRow], open_nodes: Container[int], held_of: dict[int, Held]
 ) -> Iterator[tuple[int, CardFigures]]:
     pools, free = {pool.pk: pool for pool in Pool.objects.all()}, Held()
+    known: dict[tuple, CardFigures] = {}  # thousands of cards have the same few hundred figures
     for row in rows:
-        pool, mib = pools[row.pool], sellable_mib(row.memory_mib, row.reserved_mib, row.margin_mib)
-        shared = pool.shared and not is_instance(row.product)
-        most = pool.slices_per_gpu if shared else 1
         is_open, held = row.node in open_nodes, held_of.get(row.pk, free)
-        yield row.node, CardFigures(row.model, row.product, mib, shared, most, row.healthy, is_open, held)
+        alike = *row[3:], is_open, held
+        if alike not in known:
+            pool, mib = pools[row.pool], sellable_mib(row.memory_mib, row.reserved_mib, row.margin_mib)
+            shared = pool.shared and not is_instance(row.product)
+            most = pool.slices_per_gpu if shared else 1
+            known[alike] = CardFigures(row.model, row.product, mib, shared, most, row.healthy, is_open, held)
+        yield row.node, known[alike]

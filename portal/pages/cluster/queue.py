@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import cast
 
 from django.http import HttpRequest, HttpResponse
@@ -13,22 +12,21 @@ from django.utils.translation import ngettext
 from django.views.decorators.http import require_safe
 
 from accounts.models import User
-from cluster.models import Gpu, Pool
+from cluster.models import Pool
 from common.errors import NotFound
-from common.resources import gpu_milli, parse_gpu, slice_of
-from jobs.models import Job, Priority
+from common.resources import parse_gpu
+from jobs.models import Priority
 from jobs.states import JobState
 from portal.access.redacted_rows import (
     SHORT_WORDS,
     QueueRow,
-    build_queue_rows,
     count_active,
-    find_reason,
     list_active_rows,
-    load_waiting,
-    order_in_pool,
+    load_queue_rows,
+    sort_by_position,
 )
 from portal.pages.cluster.scheduler_pulse import last_pass, scheduler_late
+from portal.pages.cluster.waiting import WaitingJob, load_waiting_jobs, sum_milli
 from portal.pages.request_guards import signed_in
 from portal.partial import render_page
 from portal.templatetags.amounts import gpu_sum
@@ -96,14 +94,15 @@ def show_queue(request: HttpRequest) -> HttpResponse:
     pools = list(Pool.objects.values_list("name", flat=True))
     if pool and pool not in pools:
         raise NotFound(kind="pool")
-    rooms = [room for room in list_capacity(user) if not pool or room.pool == pool]
+    everywhere = list_capacity(user)
+    rooms = [room for room in everywhere if not pool or room.pool == pool]
     most = MOST_SHOWN if request.GET.get("rows") == str(MOST_SHOWN) else max(SHOWN // max(len(rooms), 1), LEAST_SHOWN)
-    waiting, active = load_waiting(pool or None), count_active()
-    chosen = [job for job in waiting if not reason or find_reason(job) == reason]
-    lines = {room.pool: order_in_pool(chosen, room.pool) for room in rooms}
-    rows = build_queue_rows(user, {job.pk: job for jobs in lines.values() for job in jobs[:most]}.values())
+    waiting, active = load_waiting_jobs(pool or None), count_active()
+    chosen = [job for job in waiting if not reason or job.reason == reason]
+    lines = {room.pool: sort_by_position(chosen, room.pool) for room in rooms}
+    rows = load_queue_rows(user, {job.pk for jobs in lines.values() for job in jobs[:most]})
     context = {
-        "answer": answer(waiting, sum(active[room.pool] for room in rooms), rooms, load_card_sizes()),
+        "answer": answer(waiting, sum(active[room.pool] for room in rooms), rooms, everywhere),
         "queues": [_pool_queue(user, room, lines[room.pool], rows, active[room.pool], most) for room in rooms],
         "reasons": count_reasons(waiting, pool, reason),
         "pool": pool,
@@ -118,12 +117,12 @@ def show_queue(request: HttpRequest) -> HttpResponse:
     return render_page(request, "queue/page.html", context, fragment="queue/_live.html")
 
 
-def answer(waiting: list[Job], active: int, rooms: list[PoolCapacity], sellable: dict[str, int]) -> str:
-    """Summarize the queue; `sellable`: MiB of each pool's first card."""
+def answer(waiting: list[WaitingJob], active: int, rooms: list[PoolCapacity], everywhere: list[PoolCapacity]) -> str:
+    """Summarize the queue of `rooms`."""
     if not waiting:
         free = gpu_sum(sum(room.free_milli for room in rooms))
         return _("Nothing is waiting. GPUs free: %(gpus)s.") % {"gpus": free}
-    asked = sum(asked_milli(job, sellable.get(job.told_pool_name, 0)) for job in waiting)
+    asked = sum_milli(waiting, {room.pool: room.card_mib for room in everywhere})
     gpus = ngettext("%(count)s GPU", "%(count)s GPUs", 1 if asked == 1000 else 2) % {"count": gpu_sum(asked)}
     words = ngettext(
         "%(count)s job is waiting for %(gpus)s; %(active)s running.",
@@ -133,26 +132,9 @@ def answer(waiting: list[Job], active: int, rooms: list[PoolCapacity], sellable:
     return words % {"count": len(waiting), "gpus": gpus, "active": active}
 
 
-def asked_milli(job: Job, sellable: int) -> int:
-    """Return the thousandths that a job requests on cards of `sellable` MiB."""
-    return sum(job.sizes[role["role"]] * _milli_of(role["request"]["gpu"], sellable) for role in job.gang)
-
-
-@lru_cache(1024)
-def _milli_of(gpu: str, sellable: int) -> int:
-    ask = parse_gpu(gpu)
-    share = slice_of(ask, sellable) if ask.is_slice and sellable else None
-    return gpu_milli(share, sellable) if share else 1000 * ask.count
-
-
-def load_card_sizes() -> dict[str, int]:
-    cards = Gpu.objects.present().select_related("pool").order_by("pool_id", "pk").distinct("pool_id")
-    return {card.pool.name: card.sellable_mib for card in cards}
-
-
-def count_reasons(waiting: Iterable[Job], pool: str, reason: str) -> list[ReasonCount]:
+def count_reasons(waiting: Iterable[WaitingJob], pool: str, reason: str) -> list[ReasonCount]:
     """Count jobs by most binding reason, as filter links."""
-    counts = Counter(find_reason(job) for job in waiting)
+    counts = Counter(job.reason for job in waiting)
     return [
         ReasonCount(
             code=code,
@@ -167,10 +149,15 @@ def count_reasons(waiting: Iterable[Job], pool: str, reason: str) -> list[Reason
 
 
 def _pool_queue(
-    user: User, room: PoolCapacity, waiting: list[Job], rows: Mapping[int, QueueRow], active_count: int, most: int
+    user: User,
+    room: PoolCapacity,
+    waiting: list[WaitingJob],
+    rows: Mapping[int, QueueRow],
+    active_count: int,
+    most: int,
 ) -> PoolQueue:
     """waiting: all in the pool's order. rows: of what is shown."""
-    ours = [rows[job.pk] for job in waiting[:most]]
+    ours = [rows[job.pk] for job in waiting[:most] if job.pk in rows]
     active = list_active_rows(user, room.pool, most)
     return PoolQueue(
         room=room,

@@ -7,6 +7,7 @@ from typing import cast
 
 from django.contrib import messages
 from django.core.paginator import Paginator
+from django.db.models import Exists, OuterRef
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.utils import timezone
@@ -62,7 +63,8 @@ def show_cluster(request: HttpRequest) -> HttpResponse:
     words, pool = (request.GET.get(name, "")[:64] for name in ("q", "pool"))
     page = Paginator(filter_nodes(words=words, pool=pool), ON_A_PAGE).get_page(request.GET.get("page"))
     totals = load_totals()
-    with_cards = Pool.objects.filter(gpus__in=Gpu.objects.present()).distinct().values_list("name", flat=True)
+    of_pool = Gpu.objects.present().filter(pool=OuterRef("pk"))
+    with_cards = Pool.objects.filter(Exists(of_pool)).values_list("name", flat=True)
     context = {
         "page": page,
         "machines": build_machines(view_nodes(cast(User, request.user), page)),
