@@ -4,6 +4,7 @@ Run at each bin/start; an interrupted run begins anew. The ready file is written
 """
 
 import fcntl
+import json
 import os
 import shutil
 import subprocess
@@ -33,8 +34,13 @@ OLDEST = (3, 11)
 NAME = f"python{sys.version_info[0]}.{sys.version_info[1]}"
 MACHINES = ("/usr/bin/python3", "/usr/local/bin/python3")
 
-# Announcements query the internet.
-PAGE_CONFIG = '{"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": true}}\n'
+# Announcements query the internet. JupyterLab is not built anew, and to ask whether it should be takes a second of the
+# server while the page loads.
+PAGE_CONFIG = {
+    "buildAvailable": False,
+    "buildCheck": False,
+    "disabledExtensions": {"@jupyterlab/apputils-extension:announcements": True},
+}
 
 
 class Unprepared(Exception):
@@ -96,7 +102,7 @@ def make_environment(target: Path) -> None:
         raise Unprepared(done.stderr.strip() or f"venv ended with status {done.returncode}")
     pages = target / "etc/jupyter/labconfig"
     pages.mkdir(parents=True)
-    (pages / "page_config.json").write_text(PAGE_CONFIG)
+    (pages / "page_config.json").write_text(json.dumps(PAGE_CONFIG))
 
 
 def choose_python() -> Path | None:
