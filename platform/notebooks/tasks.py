@@ -30,7 +30,7 @@ SETTLED_AFTER = timedelta(hours=1)
 """How long after an upgrade processes of the previous version may still use their environment."""
 WARN_BEFORE = timedelta(minutes=15)
 NOTICED_WITHIN = timedelta(minutes=30)
-FOLLOW_S, LOOK_S = 0.4, 0.1
+FOLLOW_S, LOOK_S = 0.8, 0.1
 """How long one run keeps polling notebooks that start, rather than wait for the next beat."""
 
 
