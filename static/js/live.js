@@ -16,10 +16,10 @@ const isOpen = () => socket?.readyState === WebSocket.OPEN;
 function connect() {
   socket = new WebSocket(location.origin.replace(/^http/, "ws") + body.dataset.live);
   socket.onopen = () => {
+    say("live:open"); // a log's first line before the page's second look
     if (tries > 0 || hasActive()) refresh();
     tries = 0;
     heard = Date.now();
-    say("live:open");
   };
   socket.onmessage = (message) => hear(JSON.parse(message.data));
   socket.onclose = ({ code }) => {
