@@ -26,8 +26,8 @@ LOCK = ["pip", "compile", "-q", "--universal", "--python-version", "3.11", "--ge
 LOCK += ["--no-emit-find-links", "--no-emit-index-url"]
 NOTEBOOKS, AGENT = "platform/notebooks/requirements", "agent/requirements"
 SLOW_TO_IMPORT = ("rfc3987-syntax", "lark")
-"""Left out of notebooks: jsonschema checks IRIs with it where it is there, and builds its grammar at each start, which is
-more than half of what JupyterLab takes to answer."""
+"""Left out of notebooks: jsonschema checks IRIs with it where it is there, and builds its grammar at each start, which
+is more than half of what JupyterLab takes to answer."""
 CONCISE = ["--output-format", "concise"]
 MOST_LINES = 60
 REFERENCE = "from dev.docs.reference import check; check(fix={})"
