@@ -15,20 +15,18 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from math import inf
 from pathlib import Path
 
 from bench.replays.gang_traces import MuriJob, TraceJob, load_muri
 from bench.replays.muri import NODES, ORDERS, replay_muri
-from bench.replays.tessera_replay import SHORT_FIRST_POLICY, simulate_tessera
+from bench.replays.tessera_replay import DAY_S, SHORT_FIRST_POLICY, simulate_tessera
 from bench.shared.options import parser_of, some_of
 from bench.shared.rows import Row, finish, revision, write_rows
 
 OURS = "tessera"
 SECOND = 1.0
-KNOWN = replace(
-    SHORT_FIRST_POLICY, ageing_s=365 * 86_400.0, longest_s=inf, reservations=0, stop_longer=1.0, most_stops=1000
-)
+KNOWN = replace(SHORT_FIRST_POLICY, ageing_s=365 * DAY_S, reservations=0, stop_longer=1.0, most_stops=1000)
+"""What a pool can be set to, too."""
 
 
 def main(arguments: list[str]) -> int:

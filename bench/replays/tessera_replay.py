@@ -2,15 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import inf
 
 from bench.replays.gang_traces import TraceJob
 from bench.replays.queue_rules import ReplayOutcome, build_empty_nodes, build_gang, get_stop_cost_s
 from scheduler.core.forecast.simulate import Simulation, SimulationRules
 from scheduler.core.model.types import NORMAL, Policy, WaitingJob
 
-SHORT_FIRST_POLICY = Policy(short_first=True, longest_s=inf)
-"""With no cap on estimates few jobs wait long, at the cost of some that starve."""
+DAY_S = 86_400.0
+SHORT_FIRST_POLICY = Policy(short_first=True, longest_s=1000 * DAY_S)
+"""The most that a pool can be set to, and longer than any prediction of the traces: few jobs wait long, at the cost of
+some that starve."""
 PREEMPT_LONGER_POLICY = replace(SHORT_FIRST_POLICY, longest_s=Policy.longest_s, stop_longer=4.0)
 """Predictions are often wrong by ten times, so only far longer jobs are stopped."""
 

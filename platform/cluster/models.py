@@ -22,7 +22,7 @@ MACHINE_NAME = RegexValidator(
     r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z", _("Use 1 to 63 letters, digits, dots, underscores and hyphens.")
 )
 
-MINUTE, DAY = 60, 86_400
+MINUTE, HOUR, DAY = 60, 3600, 86_400
 
 
 class Arrangement(models.TextChoices):
@@ -81,15 +81,15 @@ class Pool(OfNoTeam, models.Model):
     ageing_s = models.PositiveIntegerField(
         _("waiting time that raises a job by one priority class, in seconds"),
         default=DAY // 2,
-        validators=[MinValueValidator(MINUTE), MaxValueValidator(90 * DAY)],
+        validators=[MinValueValidator(MINUTE), MaxValueValidator(365 * DAY)],
     )
     reservations = models.PositiveSmallIntegerField(
         _("reserved starts"),
         default=2,
-        validators=[MinValueValidator(1), MaxValueValidator(16)],
+        validators=[MaxValueValidator(16)],
         help_text=_(
             "How many jobs at the head of the queue for the same cards get a reserved start, which jobs behind "
-            "them cannot delay."
+            "them cannot delay. 0: none, so that large jobs may wait long beside small ones."
         ),
     )
     preempt = models.BooleanField(
@@ -119,9 +119,15 @@ class Pool(OfNoTeam, models.Model):
         _("short jobs go first"),
         default=False,
         help_text=_(
-            "Orders the jobs of one person and priority class by `time` and cards. Long jobs move up as they "
-            "wait; a job without `time` counts as one week."
+            "Orders the jobs of one person and priority class by `time` and cards. Long jobs move up as they wait."
         ),
+    )
+    longest_s = models.PositiveIntegerField(
+        _("longest time by which jobs are ordered, in seconds"),
+        default=7 * DAY,
+        db_default=7 * DAY,
+        validators=[MinValueValidator(HOUR), MaxValueValidator(1000 * DAY)],
+        help_text=_("Where short jobs go first: longer jobs, and those without `time`, count as this."),
     )
     stop_longer = models.PositiveSmallIntegerField(
         _("short jobs preempt jobs that are this many times longer"),

@@ -22,6 +22,7 @@ WAITING = (
     "high_priority",
     "high_gpu_hours",
     "short_first",
+    "longest_s",
     "stop_longer",
     "most_stops",
     "max_grace_s",

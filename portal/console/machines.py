@@ -43,7 +43,7 @@ class FoundAdmin(KeptAdmin):
 CLOCK = forms.TimeInput(format="%H:%M", attrs={"type": "time"})
 
 WHAT_A_POOL_IS = ("name", "description", *SHARING)
-SHOWN_AS = {"default_max_time_s": "max_time", "ageing_s": "ageing", "max_grace_s": "max_grace"}
+SHOWN_AS = {"default_max_time_s": "max_time", "ageing_s": "ageing", "longest_s": "longest", "max_grace_s": "max_grace"}
 """What an auditor sees instead of a duration field."""
 
 
@@ -62,6 +62,13 @@ class PoolForm(forms.ModelForm):
         none=Pool._meta.get_field("ageing_s").default,
         help_text=gettext_lazy(
             "At the top, a job goes ahead of those who hold less, so that no job starves. Empty: 12h."
+        ),
+    )
+    longest_s = duration(
+        label=gettext_lazy("longest time by which jobs are ordered"),
+        none=Pool._meta.get_field("longest_s").default,
+        help_text=gettext_lazy(
+            "Where short jobs go first: longer jobs, and those without `time`, count as this. Empty: 7d."
         ),
     )
 
@@ -127,6 +134,10 @@ class PoolAdmin(KeptAdmin):
     @admin.display(description=gettext_lazy("waiting time that raises a job by one class"))
     def ageing(self, pool: Pool) -> str:
         return show_duration(pool.ageing_s)
+
+    @admin.display(description=gettext_lazy("longest time by which jobs are ordered"))
+    def longest(self, pool: Pool) -> str:
+        return show_duration(pool.longest_s)
 
     @admin.display(description=gettext_lazy("longest grace period before a stop"))
     def max_grace(self, pool: Pool) -> str:

@@ -414,6 +414,7 @@ def _policy_of(pool: Pool) -> Policy:
         reservations=pool.reservations,
         preempt=pool.preempt,
         short_first=pool.short_first,
+        longest_s=pool.longest_s,
         stop_longer=pool.stop_longer,
         most_stops=pool.most_stops,
         scores=spread_scores(scores) if pool.arrangement == Arrangement.SPREAD else scores,

@@ -270,8 +270,9 @@ class PoolShape(serializers.Serializer):
 
     max_grace_s: longest checkpoint before a stop. ageing_s: waiting that raises a job by one class. reservations: so
     many first jobs keep a place in time. high_priority: what it costs; high_gpu_hours: each team's weekly budget, where
-    that is the price. stop_longer: a job stops preemptible ones of its class more than so many
-    times as long; null: none. most_stops: stops until a job is exempt. weight_*: 0 to 1000, to choose among machines.
+    that is the price. longest_s: where short jobs go first, longer ones and those without `time` count as this.
+    stop_longer: a job stops preemptible ones of its class more than so many times as long; null: none. most_stops:
+    stops until a job is exempt. weight_*: 0 to 1000, to choose among machines.
     """
 
     name = serializers.CharField(source="pool.name")
@@ -289,6 +290,7 @@ class PoolShape(serializers.Serializer):
     high_priority = serializers.ChoiceField(HighPriority.choices, source="pool.high_priority")
     high_gpu_hours = serializers.IntegerField(source="pool.high_gpu_hours")
     short_first = serializers.BooleanField(source="pool.short_first")
+    longest_s = serializers.IntegerField(source="pool.longest_s")
     stop_longer = serializers.IntegerField(source="pool.stop_longer", allow_null=True)
     most_stops = serializers.IntegerField(source="pool.most_stops")
     arrangement = serializers.ChoiceField(Arrangement.choices, source="pool.arrangement")

@@ -43,6 +43,7 @@ GROUPS: tuple[tuple[str | Promise, str | Promise, tuple[str, ...]], ...] = (
             "high_priority",
             "high_gpu_hours",
             "short_first",
+            "longest_s",
             "stop_longer",
             "most_stops",
         ),

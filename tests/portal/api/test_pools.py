@@ -2,8 +2,11 @@
 
 import pytest
 
+from bench.b2 import KNOWN
+from bench.replays.tessera_replay import PREEMPT_LONGER_POLICY
 from cluster.models import Pool, Window
 from events.models import Event
+from scheduler.loading.snapshots import build_policy
 from scheduler.reconcile.task_specs import build_task_spec
 from tests import make
 from tests.api_client import BASE, Api
@@ -38,8 +41,11 @@ def test_an_admin_changes_one_field_of_a_policy_and_everybody_reads_it(root, eve
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("reservations", 0),
+        ("reservations", -1),
+        ("reservations", 17),
         ("ageing_s", 59),
+        ("ageing_s", 366 * 86_400),
+        ("longest_s", 3599),
         ("max_grace_s", 3601),
         ("weight_links", 1001),
         ("cpu_overcommit_percent", 99),
@@ -72,6 +78,15 @@ def test_short_jobs_stop_longer_ones_only_where_they_go_first(root):
     answer = patch(root, "pools/train", {"short_first": False})
     assert wrong(answer) == ["/stop_longer"] and "leave this empty" in answer.json()["detail"]
     assert patch(root, "pools/train", {"short_first": False, "stop_longer": None}).json()["stop_longer"] is None
+
+
+def test_a_pool_can_be_set_to_what_the_benches_play(root):
+    for policy in (KNOWN, PREEMPT_LONGER_POLICY):
+        values = {name: getattr(policy, name) for name in ("ageing_s", "reservations", "short_first", "longest_s")}
+        values |= {"stop_longer": policy.stop_longer, "most_stops": policy.most_stops}
+        assert patch(root, "pools/train", values).status_code == 200
+        found = next(pool for pool in build_policy(Pool.objects.filter(name="train")).pools)
+        assert {name: getattr(found, name) for name in values} == values
 
 
 def test_a_pool_is_not_renamed_and_who_is_no_admin_changes_nothing(root, ada):

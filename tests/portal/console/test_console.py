@@ -327,10 +327,12 @@ def test_a_pool_keeps_mps_from_its_slices_by_one_box(cast, root):
 def test_the_policy_of_a_pool_is_what_its_next_cycle_goes_by(cast, root):
     assert load_world().policy.pools == (Policy(scores=SCORES),) * 2
     words = {"ageing_s": "2h", "reservations": 5, "arrangement": "spread", "weight_links": 7, "max_grace_s": "1m"}
-    words |= {"short_first": "on", "stop_longer": 4, "most_stops": 3}
+    words |= {"short_first": "on", "longest_s": "30d", "stop_longer": 4, "most_stops": 3}
     assert change_pool(root, cast.dev, **words).status_code == 302  # the box for preemption is not ticked
     scores = spread_scores(weigh_scores(links=7))
-    dev = Policy(7200.0, 5, preempt=False, short_first=True, stop_longer=4, most_stops=3, scores=scores)
+    dev = Policy(
+        7200.0, 5, preempt=False, short_first=True, longest_s=30 * 86_400, stop_longer=4, most_stops=3, scores=scores
+    )
     assert load_world().policy.pools == (dev, Policy(scores=SCORES))
     cast.dev.refresh_from_db()
     assert (cast.dev.high_priority, cast.dev.high_gpu_hours) == ("budget", 40)
@@ -341,7 +343,8 @@ def test_the_policy_of_a_pool_is_what_its_next_cycle_goes_by(cast, root):
     [
         ("ageing_s", "5s", "greater than or equal to 60"),
         ("max_grace_s", "2h", "less than or equal to 3600"),
-        ("reservations", "0", "greater than or equal to 1"),
+        ("reservations", "17", "less than or equal to 16"),
+        ("longest_s", "5m", "greater than or equal to 3600"),
         ("stop_longer", "0", "greater than or equal to 1"),
         ("stop_longer", "4", "Also let short jobs go first in this pool"),
         ("most_stops", "0", "greater than or equal to 1"),
