@@ -2,7 +2,8 @@
 
 import random
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from math import ceil, inf
 from pathlib import Path
@@ -25,12 +26,13 @@ A scenario, all times counted from Monday 00:00:
   until_h: 336                # stop then; else when nothing is left to happen
   checkpoint_cost_s: 120      # stopped jobs go on from where they were, for so much more; else from the beginning
   working_day: {begins: 8, ends: 20}        # hours; what is outside is night, Friday evening to Monday one weekend
-  policy: {ageing_h: 12, reservations: 2, preempt: true, short_first: false}      # stop_longer: 4, most_stops: 10
+  policy: {ageing_h: 12, reservations: 2, preempt: true, short_first: false}    # of all pools; as a pool of the console
+                                            # has them: longest_h: 168, stop_longer: 4, most_stops: 10
   cluster:
     - {nodes: 4, gpus: 8, model: V100, memory_gb: 32, pool: train}
     - {nodes: 1, gpus: 4, model: T4, memory_gb: 16, pool: dev}
   pools:
-    train: {slices: 1}                      # never shared
+    train: {slices: 1, policy: {reservations: 4}}       # never shared; what is its own of the policy
     dev: {slices: 8, lends_to: train}       # by night and at weekends, to jobs that end before the day begins
   teams:
     vision: {weight: 2, guarantee: {train: 8}, limit: {train: 24}}          # in cards
@@ -46,6 +48,7 @@ A scenario, all times counted from Monday 00:00:
 """
 
 
+POLICY_KEYS = "ageing_h reservations preempt short_first longest_h stop_longer most_stops"
 TOP_KEYS = "name until_h checkpoint_cost_s working_day policy cluster pools teams maintenance jobs trace"
 
 
@@ -76,7 +79,7 @@ def build_scenario(top: "_KnownKeys", stem: str, wishes: list[JobRequest], seed:
     if not machines:
         raise ValueError(f"{top.where}: cluster has no machine")
     listed = {
-        name: _KnownKeys(value or {}, f"pools.{name}", "slices lends_to")
+        name: _KnownKeys(value or {}, f"pools.{name}", "slices lends_to policy")
         for name, value in top.mapping("pools").items()
     }
     used = dict.fromkeys(pool for machine in machines for *_, pool in machine.cards)
@@ -98,7 +101,19 @@ def build_scenario(top: "_KnownKeys", stem: str, wishes: list[JobRequest], seed:
     name = str(top.get("name") or stem)
     planned = enumerate(top.list("maintenance"))
     closings = tuple(_read_maintenance(cluster, line, f"maintenance[{at}]") for at, line in planned)
-    return Scenario(name, seed, cluster, _read_policy(top), rules, jobs, durations, until, day, windows, closings)
+    return Scenario(
+        name,
+        seed,
+        cluster,
+        _read_policies(top, listed, cluster.pools),
+        rules,
+        jobs,
+        durations,
+        until,
+        day,
+        windows,
+        closings,
+    )
 
 
 class _KnownKeys:
@@ -303,16 +318,25 @@ def _latest_end(cluster: SimulatedCluster, wishes: list[JobRequest]) -> float:
     return last + ceil(4 * work / cards) + 14 * DAY_S
 
 
-def _read_policy(top: _KnownKeys) -> Policy:
-    keys = top.sub_mapping("policy", "ageing_h reservations preempt short_first stop_longer most_stops")
-    short_first, stop_longer = bool(keys.get("short_first", False)), keys.number("stop_longer", 0)
+def _read_policies(top: _KnownKeys, listed: Mapping[str, _KnownKeys], pools: Sequence[str]) -> Policy:
+    """Return the policy of all pools, in which those have their own that name one; the rest of it is that of all."""
+    usual = _read_policy(top.sub_mapping("policy", POLICY_KEYS), Policy())
+    own = {name: _read_policy(keys.sub_mapping("policy", POLICY_KEYS), usual) for name, keys in listed.items()}
+    return replace(usual, pools=tuple(own.get(name, usual) for name in pools))
+
+
+def _read_policy(keys: _KnownKeys, usual: Policy) -> Policy:
+    short_first = bool(keys.get("short_first", usual.short_first))
+    stop_longer = keys.number("stop_longer", usual.stop_longer or 0)
     if stop_longer and not (short_first and stop_longer >= 1):
         raise ValueError(f"{keys.where}.stop_longer is 1 or more, and goes with short_first: true")
-    return Policy(
-        ageing_s=keys.number("ageing_h", 12) * HOUR_S,
-        reservations=int(keys.number("reservations", 2)),
-        preempt=bool(keys.get("preempt", True)),
+    return replace(
+        usual,
+        ageing_s=keys.number("ageing_h", usual.ageing_s / HOUR_S) * HOUR_S,
+        reservations=int(keys.number("reservations", usual.reservations)),
+        preempt=bool(keys.get("preempt", usual.preempt)),
         short_first=short_first,
+        longest_s=keys.number("longest_h", usual.longest_s / HOUR_S) * HOUR_S,
         stop_longer=stop_longer or None,
-        most_stops=int(keys.number("most_stops", 10)),
+        most_stops=int(keys.number("most_stops", usual.most_stops)),
     )

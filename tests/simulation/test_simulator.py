@@ -70,6 +70,29 @@ def test_a_guarantee_of_a_whole_machine_is_kept_and_one_of_two_cards_is_not_enou
     assert metrics(rows)["max_queue_s:vision"] == 7 * HOUR_S
 
 
+def test_a_pool_has_a_policy_of_its_own(tmp_path):
+    """A job of both cards, before ten of one that come after it and take as long as those that run."""
+    text = (
+        "cluster: [{nodes: 1, gpus: 2}]\npools: {train: {policy: {reservations: 2}}}\njobs:\n"
+        "- {team: small, count: 2, to_h: 1, hours: 3}\n- {team: large, from_h: 1, to_h: 1.1, gpus: 2, hours: 1}\n"
+        "- {team: other, count: 10, from_h: 1.2, to_h: 2, hours: 3}\n"
+    )
+    waits = {}
+    for own in (2, 0):
+        _, rows, _ = simulate(tmp_path, text.replace("reservations: 2", f"reservations: {own}"))
+        waits[own] = metrics(rows)["max_queue_s:large"]
+    assert waits[2] < 4 * HOUR_S < waits[0]
+
+
+def test_an_option_is_not_guessed_and_a_missing_file_is_named(tmp_path):
+    for words, told in (
+        (["--trace", "x.csv"], "unrecognized arguments: --trace"),
+        (["none.csv"], "none.csv cannot be"),
+    ):
+        with pytest.raises(CommandError, match=told):
+            call_command("tessera_sim", *words, "--nodes=1", stdout=io.StringIO(), stderr=io.StringIO())
+
+
 def test_a_job_starts_with_more_tasks_where_there_is_room(tmp_path):
     text = "cluster: [{nodes: 2, gpus: 2}]\njobs: [{tasks: 1, tasks_max: 8, hours: 1}]"
     _, rows, _ = simulate(tmp_path, text)

@@ -23,7 +23,8 @@ class Command(BaseCommand):
     requires_system_checks = []
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> Any:
-        return super().create_parser(prog_name, subcommand, formatter_class=argparse.RawTextHelpFormatter, **kwargs)
+        exact = {"formatter_class": argparse.RawTextHelpFormatter, "allow_abbrev": False}  # --trace is not --traceback
+        return super().create_parser(prog_name, subcommand, **exact, **kwargs)
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("file", type=Path, help="a scenario (YAML) or a trace (CSV, also gzipped)")
@@ -40,7 +41,9 @@ class Command(BaseCommand):
             scenario = self._load(options)
             if options["week"] < 1:
                 raise ValueError("weeks are counted from 1")
-        except (ValueError, OSError) as error:
+        except OSError as error:
+            raise CommandError(f"{error.filename} cannot be read: {error.strerror}") from None
+        except ValueError as error:
             raise CommandError(str(error)) from None
         history = self._play(scenario)
         summary = summarize(scenario, history)
