@@ -12,6 +12,8 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
+from common.errors import InvalidInput
+from common.resources import parse_duration
 from scheduler.core.forecast.simulate import SimulationRules
 from scheduler.core.model.types import MaintenanceWindow, Policy, Role, WaitingJob
 from scheduler.simulation.cluster_spec import SimulatedCluster, SimulatedNode, SimulatedTeam
@@ -20,7 +22,7 @@ from scheduler.simulation.trace_csv import PRIORITIES, JobRequest, load_trace_jo
 from scheduler.simulation.working_week import DAY_S, HOUR_S, WorkingDay, build_lending_windows
 
 SCENARIO_HELP = """
-A scenario, all times counted from Monday 00:00:
+A scenario, all times counted from Monday 00:00. Hours may be written as durations, too: 90m, 18h, 3d.
 
   name: Two teams
   until_h: 336                # stop then; else when nothing is left to happen
@@ -93,7 +95,7 @@ def build_scenario(top: "_KnownKeys", stem: str, wishes: list[JobRequest], seed:
     wishes = sorted(wishes, key=lambda wish: wish.submit_s)
     jobs = tuple(_build_waiting_job(cluster, number, wish) for number, wish in enumerate(wishes, start=1))
     day = _read_working_day(top.sub_mapping("working_day", "begins ends"))
-    until = top.number("until_h", inf) * HOUR_S
+    until = top.hours("until_h", inf) * HOUR_S
     cost = top.get("checkpoint_cost_s")
     windows = _build_lending_windows(cluster, listed, day, min(until, _latest_end(cluster, wishes)))
     rules = SimulationRules(resume_cost_s=None if cost is None else float(cost), depth=depth)
@@ -136,6 +138,17 @@ class _KnownKeys:
             raise ValueError(f"{self.where}.{key} is not a number of 0 or more: {value!r}")
         return value
 
+    def hours(self, key: str, otherwise: float) -> float:
+        """Return a number of hours, which may be written as a duration: 36, 36h, 1d12h."""
+        value = self.get(key, otherwise)
+        if not isinstance(value, str):
+            return self.number(key, otherwise)
+        try:
+            seconds = parse_duration(value)
+        except InvalidInput:
+            raise ValueError(f"{self.where}.{key} is no time, as 36, 36h or 1d12h are: {value!r}") from None
+        return seconds / HOUR_S if seconds % HOUR_S else seconds // HOUR_S
+
     def text(self, key: str, otherwise: str = "") -> str:
         return str(self.get(key, otherwise))
 
@@ -165,7 +178,8 @@ def _read_jobs(line: Any, where: str, dice: random.Random) -> list[JobRequest]:
     if keys.get("tasks_max") is not None and keys.number("tasks_max", 1) < keys.number("tasks", 1):
         raise ValueError(f"{where}.tasks_max: is less than tasks")
     count, days = int(keys.number("count", 1)), int(keys.number("each_day", 1))
-    begin, end = keys.number("from_h", 0), keys.number("to_h", keys.number("from_h", 0))
+    begin = keys.hours("from_h", 0)
+    end = keys.hours("to_h", begin)
     found = []
     for day in range(days):
         for _ in range(count):
@@ -190,7 +204,7 @@ def _read_job(keys: _KnownKeys, submit_s: int, duration_s: int) -> JobRequest:
         priority=keys.text("priority", "normal"),
         memory_mib=None if memory is None else int(1024 * keys.number("memory_gb", 0)),
         model=keys.text("model"),
-        time_s=duration_s if estimate is None else keys.number("estimate_h", 0) * HOUR_S,
+        time_s=duration_s if estimate is None else keys.hours("estimate_h", 0) * HOUR_S,
         preemptible=bool(keys.get("preemptible", False)),
     )
 
@@ -198,9 +212,9 @@ def _read_job(keys: _KnownKeys, submit_s: int, duration_s: int) -> JobRequest:
 def _draw_hours(keys: _KnownKeys, dice: random.Random) -> float:
     """Return a number, or draw from {median, sigma} of a log-normal distribution."""
     if not isinstance(keys.get("hours"), Mapping):
-        return keys.number("hours", 1)
+        return keys.hours("hours", 1)
     spread = keys.sub_mapping("hours", "median sigma")
-    return spread.number("median", 1) * dice.lognormvariate(0.0, spread.number("sigma", 1))
+    return spread.hours("median", 1) * dice.lognormvariate(0.0, spread.number("sigma", 1))
 
 
 def _read_machines(line: Any, where: str) -> list[SimulatedNode]:
@@ -294,7 +308,7 @@ def _build_lending_windows(
 
 def _read_maintenance(cluster: SimulatedCluster, line: Any, where: str) -> MaintenanceWindow:
     keys = _KnownKeys(line, where, "from_h to_h pool machines stops")
-    begins, ends = keys.number("from_h", 0) * HOUR_S, keys.number("to_h", 0) * HOUR_S
+    begins, ends = keys.hours("from_h", 0) * HOUR_S, keys.hours("to_h", 0) * HOUR_S
     if not begins < ends:
         raise ValueError(f"{where}: it ends after its beginning")
     pool, named = keys.text("pool"), list(map(str, keys.list("machines")))
@@ -332,11 +346,11 @@ def _read_policy(keys: _KnownKeys, usual: Policy) -> Policy:
         raise ValueError(f"{keys.where}.stop_longer is 1 or more, and goes with short_first: true")
     return replace(
         usual,
-        ageing_s=keys.number("ageing_h", usual.ageing_s / HOUR_S) * HOUR_S,
+        ageing_s=keys.hours("ageing_h", usual.ageing_s / HOUR_S) * HOUR_S,
         reservations=int(keys.number("reservations", usual.reservations)),
         preempt=bool(keys.get("preempt", usual.preempt)),
         short_first=short_first,
-        longest_s=keys.number("longest_h", usual.longest_s / HOUR_S) * HOUR_S,
+        longest_s=keys.hours("longest_h", usual.longest_s / HOUR_S) * HOUR_S,
         stop_longer=stop_longer or None,
         most_stops=int(keys.number("most_stops", usual.most_stops)),
     )

@@ -84,6 +84,14 @@ def test_a_pool_has_a_policy_of_its_own(tmp_path):
     assert waits[2] < 4 * HOUR_S < waits[0]
 
 
+def test_hours_may_be_written_as_durations(tmp_path):
+    number = "until_h: 48\ncluster: [{nodes: 1, gpus: 1}]\njobs: [{count: 3, to_h: 1.5, hours: 36, estimate_h: 40}]"
+    words = number.replace("48", "2d").replace("1.5", "90m").replace("36", "1d12h").replace("40", "40h")
+    assert simulate(tmp_path, words) == simulate(tmp_path, number)
+    with pytest.raises(CommandError, match=r"jobs\[0\]\.hours is no time, as 36, 36h or 1d12h are: 'soon'"):
+        simulate(tmp_path, number.replace("hours: 36", "hours: soon"))
+
+
 def test_an_option_is_not_guessed_and_a_missing_file_is_named(tmp_path):
     for words, told in (
         (["--trace", "x.csv"], "unrecognized arguments: --trace"),
@@ -185,7 +193,7 @@ def play(path, seed):
         ("jobs: []", "no machine"),
         ("cluster: [{}]\njobs: [{pool: moon}]", "there is no pool moon"),
         ("cluster: [{}]\njobs: [{model: H200}]", "there is no card H200"),
-        ("cluster: [{}]\njobs: [{hours: soon}]", "jobs[0].hours is not a number"),
+        ("cluster: [{}]\njobs: [{hours: soon}]", "jobs[0].hours is no time"),
         ("cluster: [{}]\njobs: [{priority: now}]", "jobs[0].priority is none of"),
         ("cluster: [{}]\njobs: [{tasks: 0}]", "jobs[0].tasks: a job has at least one task"),
         ("cluster: [{}]\nworking_day: {begins: 20, ends: 8}", "a day begins before it ends"),
