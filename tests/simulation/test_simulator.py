@@ -92,6 +92,17 @@ def test_hours_may_be_written_as_durations(tmp_path):
         simulate(tmp_path, number.replace("hours: 36", "hours: soon"))
 
 
+def test_jobs_that_could_never_start_are_named_with_the_reason(tmp_path):
+    text = (
+        "cluster: [{nodes: 2, gpus: 4}]\nteams: {low: {limit: {train: 2}}}\njobs:\n"
+        "- {team: big, count: 3, gpus: 3, tasks: 4, hours: 1}\n- {team: low, gpus: 4, hours: 1}\n"
+        "- {team: fine, hours: 1}\n"
+    )
+    told = [line for line in simulate(tmp_path, text)[0].splitlines() if line.startswith("Can never start")]
+    assert len(told) == 2 and "of big and 2 more alike: " in told[0] and "the largest is 2" in told[0]
+    assert "of low: " in told[1] and "limit" in told[1] and "fine" not in "".join(told)
+
+
 def test_an_option_is_not_guessed_and_a_missing_file_is_named(tmp_path):
     for words, told in (
         (["--trace", "x.csv"], "unrecognized arguments: --trace"),

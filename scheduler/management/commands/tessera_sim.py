@@ -11,6 +11,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from scheduler.simulation import scenario_file, trace_csv
 from scheduler.simulation.history import SimulationHistory
+from scheduler.simulation.impossible import find_impossible
 from scheduler.simulation.report import COLUMNS, build_report, read_revision
 from scheduler.simulation.scenario import Scenario, simulate_scenario
 from scheduler.simulation.summary import build_rows, summarize
@@ -48,6 +49,9 @@ class Command(BaseCommand):
         history = self._play(scenario)
         summary = summarize(scenario, history)
         self._print(scenario, summary)
+        for jobs in find_impossible(scenario, history.first_start):
+            others = f" and {jobs.count - 1} more alike" if jobs.count > 1 else ""
+            self.stdout.write(f"Can never start: job {jobs.first} of {jobs.team}{others}: {jobs.why}")
         if path := options["csv"]:
             with path.open("w", newline="") as file:
                 names = ("bench", "case", "seed", "policy", "metric", "value")
