@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from django.db.models import TextField
+from django.db.models import F, TextField
 from django.db.models.fields.json import KeyTextTransform, KeyTransform
 from django.db.models.functions import Cast
 
@@ -30,8 +30,9 @@ class WaitingJob:
 
 
 def load_waiting_jobs(pool: str | None = None) -> list[WaitingJob]:
-    """Load everybody's, at most MOST_ROWS, the longest known first. Only those in sight may be told as rows."""
-    jobs = Job.objects.waiting().filter(stop_requested_at__isnull=True).order_by("id")
+    """Load everybody's, at most MOST_ROWS, those at the front first. Only those in sight may be told as rows."""
+    front = (F("wait_position").asc(nulls_last=True), "-priority", "id")
+    jobs = Job.objects.waiting().filter(stop_requested_at__isnull=True).order_by(*front)
     texts = (Cast(name, TextField()) for name in ("choices", "wait_places", "gang"))
     reason = KeyTextTransform("code", KeyTransform("0", "wait_reasons"))
     rows = (jobs.in_pool(pool) if pool else jobs).values_list("pk", "pool__name", "wait_position", reason, *texts)

@@ -165,3 +165,11 @@ def test_of_a_long_queue_the_head_is_shown_and_more_for_who_asks(cast, look, mon
     assert f'id="{names[0]}"' in short and f'id="{names[1]}"' not in short and "and 3 more" in short
     assert 'href="?rows=3"' in short and "4 jobs are waiting for 4 GPUs; 2 running." in short
     assert f'id="{names[2]}"' in long and "and 1 more" in long and "Show up to" not in long
+
+
+def test_of_more_than_are_counted_those_at_the_front_are_kept(cast, look, monkeypatch):
+    monkeypatch.setattr("portal.pages.cluster.waiting.MOST_ROWS", 2)
+    last, new, first = (wait(cast.ada, position=place, gpu="1", pool="train") for place in (2, None, 1))
+    page = look(cast.ada)
+    assert page.index(f'id="{first.public_id}"') < page.index(f'id="{last.public_id}"')
+    assert f'id="{new.public_id}"' not in page
