@@ -19,9 +19,10 @@ from pathlib import Path
 
 from bench.replays.gang_traces import MuriJob, TraceJob, load_muri
 from bench.replays.muri import NODES, ORDERS, replay_muri
-from bench.replays.tessera_replay import DAY_S, SHORT_FIRST_POLICY, simulate_tessera
+from bench.replays.tessera_replay import SHORT_FIRST_POLICY, simulate_tessera
 from bench.shared.options import parser_of, some_of
 from bench.shared.rows import Row, finish, revision, write_rows
+from scheduler.simulation.working_week import DAY_S
 
 OURS = "tessera"
 SECOND = 1.0

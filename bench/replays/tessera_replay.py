@@ -7,8 +7,8 @@ from bench.replays.gang_traces import TraceJob
 from bench.replays.queue_rules import ReplayOutcome, build_empty_nodes, build_gang, get_stop_cost_s
 from scheduler.core.forecast.simulate import Simulation, SimulationRules
 from scheduler.core.model.types import NORMAL, Policy, WaitingJob
+from scheduler.simulation.working_week import DAY_S
 
-DAY_S = 86_400.0
 SHORT_FIRST_POLICY = Policy(short_first=True, longest_s=1000 * DAY_S)
 """The most that a pool can be set to, and longer than any prediction of the traces: few jobs wait long, at the cost of
 some that starve."""

@@ -63,12 +63,17 @@ def read_job_id(text: str) -> int | None:
     return int(named[1]) if named else None
 
 
+def find_told_pool(pool: str, places: list[dict]) -> str:
+    """Return the pool that the reasons and the position of a waiting job are of. The arguments are its columns."""
+    return places[0]["name"] if places else pool
+
+
 def list_positions(pool: str, choices: list[dict], places: list[dict], position: int | None) -> dict[str, int | None]:
     """Return {pool: the position there} of a waiting job, in order of preference; None before the first cycle.
 
     The arguments are its columns; position is that of the pool which its reasons are of.
     """
-    known, told = {place["name"]: place["position"] for place in places}, places[0]["name"] if places else pool
+    known, told = {place["name"]: place["position"] for place in places}, find_told_pool(pool, places)
     open_ones = {place["pool"] for place in places}
     names = [choice["name"] for choice in choices if not open_ones or choice["pool"] in open_ones]
     return {name: known.get(name, position if name == told else None) for name in (names if choices else [pool])}
@@ -185,8 +190,7 @@ class Job(models.Model):
     @property
     def told_pool_name(self) -> str:
         """The pool where it runs or ran, and while it waits the one that its reasons and position are of."""
-        waits = self.state == JobState.QUEUED and self.wait_places
-        return self.wait_places[0]["name"] if waits else self.pool.name
+        return find_told_pool(self.pool.name, self.wait_places if self.state == JobState.QUEUED else [])
 
     @property
     def pool_names(self) -> list[str]:

@@ -9,6 +9,9 @@ from django.utils.translation import gettext_lazy as _
 from common.amounts import show_params
 from jobs.states import REASONS
 
+UNEXPLAINED = "unexplained"
+"""Why a job waits before its first cycle."""
+
 # Why a job waits. Params come formatted.
 WAIT_REASONS: dict[str, str | Promise] = {
     "ahead_in_queue": _("%(n)s jobs ahead need the same resources first"),
@@ -79,7 +82,7 @@ WAIT_REASONS: dict[str, str | Promise] = {
     "held": _("held by %(who)s"),
     "node_recovering": _("no node is ready; the job is retried as soon as one is"),
     "impossible": _("the cluster can never provide this: %(asked)s of %(field)s; the largest is %(largest)s"),
-    "unexplained": _("the scheduler has not checked this job yet"),
+    UNEXPLAINED: _("the scheduler has not checked this job yet"),
 }
 RESIZE_REFUSED = {
     "gpu": _("The card has no room for more right now."),
@@ -93,7 +96,7 @@ RESIZE_REFUSED = {
 def describe_wait(reason: dict) -> str:
     """Return an entry of Job.wait_reasons as a sentence."""
     code, params = reason["code"], reason.get("params", {})
-    template = WAIT_REASONS.get(_variant(code, params), WAIT_REASONS["unexplained"])
+    template = WAIT_REASONS.get(_variant(code, params), WAIT_REASONS[UNEXPLAINED])
     words = str(template) % defaultdict(lambda: gettext("some"), show_params(params))  # old records lack values
     if "tasks" in params:
         words = gettext("for one of its tasks: %(words)s") % {"words": words}

@@ -22,7 +22,7 @@ from cluster.maintenance import load_maintenance
 from cluster.models import Gpu, Maintenance, Node
 from common.resources import show_place
 from jobs.models import Job, JobQuerySet, Task
-from jobs.reason_messages import describe_wait
+from jobs.reason_messages import UNEXPLAINED, describe_wait
 from jobs.states import JOB_ACTIVE, JobState
 from monitoring.samples.growth import scale_to_share
 from monitoring.samples.newest import (
@@ -39,8 +39,6 @@ from quotas.models import Holding
 from scheduler.preview.stored_forecasts import StoredForecast, load_forecasts
 
 MOST_ROWS = 5000
-UNEXPLAINED = "unexplained"
-"""The reason code of a job before its first cycle."""
 
 # What is told outside a team of whose its work is, by TESSERA_VISIBILITY.
 NAMED: dict[str, tuple[str, ...]] = {"open": ("team", "owner"), "team": ("team",), "private": ()}

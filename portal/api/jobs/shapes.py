@@ -9,7 +9,7 @@ from common.resources import show_cpu, show_duration, show_memory
 from events.models import Event
 from jobs.jobfile.description import ENDS_JOB
 from jobs.models import Job, Priority, Task
-from jobs.reason_messages import describe_end, describe_resize_refusal
+from jobs.reason_messages import UNEXPLAINED, describe_end, describe_resize_refusal
 from jobs.states import JobState
 from portal.access.redacted_rows import expected_end
 from portal.api.http.fields import (
@@ -320,7 +320,7 @@ def show_start(told: StoredForecast | None) -> dict[str, Any] | None:
 
 
 def show_wait(job: Job) -> dict[str, Any]:
-    reasons = job.wait_reasons or [{"code": "unexplained", "params": {}}]
+    reasons = job.wait_reasons or [{"code": UNEXPLAINED, "params": {}}]
     return {
         "pool": job.told_pool_name,
         "places": [{"pool": p["name"], "position": p["position"], "of": p["of"]} for p in job.wait_places],

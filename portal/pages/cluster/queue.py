@@ -25,8 +25,8 @@ from portal.access.redacted_rows import (
     load_queue_rows,
     sort_by_position,
 )
+from portal.pages.cluster.queued_jobs import QueuedJob, load_queued_jobs, sum_milli
 from portal.pages.cluster.scheduler_pulse import last_pass, scheduler_late
-from portal.pages.cluster.waiting import WaitingJob, load_waiting_jobs, sum_milli
 from portal.pages.request_guards import signed_in
 from portal.partial import render_page
 from portal.templatetags.amounts import gpu_sum
@@ -97,7 +97,7 @@ def show_queue(request: HttpRequest) -> HttpResponse:
     everywhere = list_capacity(user)
     rooms = [room for room in everywhere if not pool or room.pool == pool]
     most = MOST_SHOWN if request.GET.get("rows") == str(MOST_SHOWN) else max(SHOWN // max(len(rooms), 1), LEAST_SHOWN)
-    waiting, active = load_waiting_jobs(pool or None), count_active()
+    waiting, active = load_queued_jobs(pool or None), count_active()
     chosen = [job for job in waiting if not reason or job.reason == reason]
     lines = {room.pool: sort_by_position(chosen, room.pool) for room in rooms}
     rows = load_queue_rows(user, {job.pk for jobs in lines.values() for job in jobs[:most]})
@@ -117,7 +117,7 @@ def show_queue(request: HttpRequest) -> HttpResponse:
     return render_page(request, "queue/page.html", context, fragment="queue/_live.html")
 
 
-def answer(waiting: list[WaitingJob], active: int, rooms: list[PoolCapacity], everywhere: list[PoolCapacity]) -> str:
+def answer(waiting: list[QueuedJob], active: int, rooms: list[PoolCapacity], everywhere: list[PoolCapacity]) -> str:
     """Summarize the queue of `rooms`."""
     if not waiting:
         free = gpu_sum(sum(room.free_milli for room in rooms))
@@ -132,7 +132,7 @@ def answer(waiting: list[WaitingJob], active: int, rooms: list[PoolCapacity], ev
     return words % {"count": len(waiting), "gpus": gpus, "active": active}
 
 
-def count_reasons(waiting: Iterable[WaitingJob], pool: str, reason: str) -> list[ReasonCount]:
+def count_reasons(waiting: Iterable[QueuedJob], pool: str, reason: str) -> list[ReasonCount]:
     """Count jobs by most binding reason, as filter links."""
     counts = Counter(job.reason for job in waiting)
     return [
@@ -151,7 +151,7 @@ def count_reasons(waiting: Iterable[WaitingJob], pool: str, reason: str) -> list
 def _pool_queue(
     user: User,
     room: PoolCapacity,
-    waiting: list[WaitingJob],
+    waiting: list[QueuedJob],
     rows: Mapping[int, QueueRow],
     active_count: int,
     most: int,

@@ -168,7 +168,7 @@ def test_of_a_long_queue_the_head_is_shown_and_more_for_who_asks(cast, look, mon
 
 
 def test_of_more_than_are_counted_those_at_the_front_are_kept(cast, look, monkeypatch):
-    monkeypatch.setattr("portal.pages.cluster.waiting.MOST_ROWS", 2)
+    monkeypatch.setattr("portal.pages.cluster.queued_jobs.MOST_ROWS", 2)
     last, new, first = (wait(cast.ada, position=place, gpu="1", pool="train") for place in (2, None, 1))
     page = look(cast.ada)
     assert page.index(f'id="{first.public_id}"') < page.index(f'id="{last.public_id}"')

@@ -10,12 +10,13 @@ from django.db.models.fields.json import KeyTextTransform, KeyTransform
 from django.db.models.functions import Cast
 
 from common.resources import gpu_milli, parse_gpu, slice_of
-from jobs.models import Job, list_positions
-from portal.access.redacted_rows import MOST_ROWS, UNEXPLAINED
+from jobs.models import Job, find_told_pool, list_positions
+from jobs.reason_messages import UNEXPLAINED
+from portal.access.redacted_rows import MOST_ROWS
 
 
 @dataclass(frozen=True, slots=True)
-class WaitingJob:
+class QueuedJob:
     """pool: which its reason is of. positions: see `list_positions`. gang: as JSON, which many jobs share."""
 
     pk: int
@@ -29,27 +30,27 @@ class WaitingJob:
         return _milli_of_gang(self.gang, sellable)
 
 
-def load_waiting_jobs(pool: str | None = None) -> list[WaitingJob]:
+def load_queued_jobs(pool: str | None = None) -> list[QueuedJob]:
     """Load everybody's, at most MOST_ROWS, those at the front first. Only those in sight may be told as rows."""
     front = (F("wait_position").asc(nulls_last=True), "-priority", "id")
     jobs = Job.objects.waiting().filter(stop_requested_at__isnull=True).order_by(*front)
     texts = (Cast(name, TextField()) for name in ("choices", "wait_places", "gang"))
     reason = KeyTextTransform("code", KeyTransform("0", "wait_reasons"))
     rows = (jobs.in_pool(pool) if pool else jobs).values_list("pk", "pool__name", "wait_position", reason, *texts)
-    return [_build_waiting(*row) for row in rows[:MOST_ROWS]]
+    return [_build_queued(*row) for row in rows[:MOST_ROWS]]
 
 
-def sum_milli(jobs: Iterable[WaitingJob], sellable: dict[str, int]) -> int:
+def sum_milli(jobs: Iterable[QueuedJob], sellable: dict[str, int]) -> int:
     """Return the thousandths that they request. sellable: MiB of a card of each pool."""
     return sum(job.count_milli(sellable.get(job.pool, 0)) for job in jobs)
 
 
-def _build_waiting(
+def _build_queued(
     pk: int, pool: str, position: int | None, reason: str | None, choices: str, places: str, gang: str
-) -> WaitingJob:
+) -> QueuedJob:
     told = json.loads(places) if places != "[]" else []
     positions = list_positions(pool, _parse(choices), told, position)
-    return WaitingJob(pk, told[0]["name"] if told else pool, reason or UNEXPLAINED, positions, gang)
+    return QueuedJob(pk, find_told_pool(pool, told), reason or UNEXPLAINED, positions, gang)
 
 
 @lru_cache(1024)
