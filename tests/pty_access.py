@@ -87,11 +87,10 @@ def open_pty(size: PtySize) -> tuple[int, int]:
 
 
 def start_shell(slave: int, env: dict[str, str]) -> subprocess.Popen:
-    """Its controlling terminal is `slave`. Not by asyncio: uvloop runs preexec_fn before the ends are in place."""
+    """Start a shell whose controlling terminal is `slave`: whoever leads a session gets the first that it opens.
+
+    Not by a preexec_fn: Python code between fork and exec may wait for ever for a lock of another thread.
+    """
+    begin = f"exec env --default-signal=INT /bin/sh <{os.ttyname(slave)}"  # else ignored in a shell's background job
     ends: dict[str, Any] = {"stdin": slave, "stdout": slave, "stderr": slave}
-    return subprocess.Popen(["/bin/sh"], **ends, env=env, start_new_session=True, preexec_fn=_own_terminal)
-
-
-def _own_terminal() -> None:
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # ignored where the tests are a shell's background job
+    return subprocess.Popen(["/bin/sh", "-c", begin], **ends, env=env, start_new_session=True)
