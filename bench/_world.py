@@ -57,7 +57,7 @@ ENDS = (
 """(state of the job, of its tasks, reason, exit code, how often in a hundred)"""
 CHECKS = ("disk", "clock", "driver", "heat")
 AGE_JOBS = """
-UPDATE jobs_job SET submitted_at = now() - age, queued_at = now() - age,
+UPDATE jobs_job SET submitted_at = now() - age, eligible_at = now() - age, queued_at = now() - age,
     started_at = CASE WHEN started_at IS NULL THEN NULL ELSE now() - age / 2 END
 FROM (SELECT id AS aged, random() * interval '20 hours' AS age FROM jobs_job WHERE ended_at IS NULL) ages
 WHERE id = aged

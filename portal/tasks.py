@@ -19,7 +19,7 @@ from accounts.time_zones import zone_of
 from events.models import Notice
 from events.notices import drop_old_notices
 from events.outgoing import claim_batches, record_try
-from jobs.time_limit_warning import warn_of_ends
+from jobs.time_limits import warn_of_ends
 from monitoring.alerts.services import alerts_visible_to
 from monitoring.models import Alert, ReportMail
 from monitoring.report_mails.services import tell_due_reports

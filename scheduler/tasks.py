@@ -16,6 +16,7 @@ from common.errors import StaleState
 from common.steady_clock import steady_now, steady_time
 from events.record_and_publish import clear_hint
 from jobs.models import IdempotencyKey
+from jobs.time_limits import give_up_waits
 from metrics.process import CYCLE_SECONDS, CYCLES, LOOP_SECONDS
 from monitoring.alerts.round import judge_alerts
 from monitoring.idle import watching
@@ -166,6 +167,15 @@ def return_quotas() -> None:
         return_due_quotas()
     except DatabaseError as failed:  # the next beat retries
         log.warning("no quota returned: %s", failed)
+
+
+@shared_task
+def cancel_late_jobs() -> None:
+    """Cancel what has not started within the time that it may wait."""
+    try:
+        give_up_waits()
+    except DatabaseError as failed:  # the next beat retries
+        log.warning("no wait was given up: %s", failed)
 
 
 @shared_task

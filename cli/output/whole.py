@@ -31,6 +31,9 @@ def describe_job(job: dict[str, Any], wait: dict[str, Any] | None) -> list[str]:
     lines.append(_row("Labels", ", ".join(f"{name}={value}" if value else name for name, value in labels.items())))
     for title, field in (("Submitted", "submitted_at"), ("Started", "started_at"), ("Ended", "ended_at")):
         lines.append(_clock_row(title, job[field], at))
+    if job["state"] == "queued":
+        lines.append(_clock_row("Not before", job["spec"].get("start_at"), at))
+        lines.append(_clock_row("Gives up", job.get("give_up_at"), at))
     if job["state"] not in ENDED:
         lines.append(_clock_row("Ends by", job["expected_end_at"], at))
     lines += [_row("Attempt", str(job["attempt"]) if job["attempt"] > 1 else ""), _row("Hint", job["hint"])]

@@ -18,9 +18,10 @@ from jobs.lifecycle import begin_attempt, load_attempt, lock_job
 from jobs.models import Job, JobKind, Task
 from jobs.pricing.price import admit_priority
 from jobs.states import JobState
-from jobs.submit import Check, Draft, build_scheduling_columns, choose_pool, name_pools
+from jobs.submit import Check, Draft, build_scheduling_columns, build_start_columns, choose_pool, name_pools
 
-CHANGEABLE = ("cpu", "gpu", "max_time", "memory", "nodes", "pool", "preemptible", "priority", "time")
+START_KEYS = ("start_at", "wait_max")
+CHANGEABLE = ("cpu", "gpu", "max_time", "memory", "nodes", "pool", "preemptible", "priority", *START_KEYS, "time")
 """Keys of the job file that say what a job needs and how urgent it is, and not what it is."""
 
 
@@ -126,6 +127,8 @@ def _store(actor: User, read: Job, draft: Draft, changes: Mapping[str, Any]) -> 
         raise StaleState(kind="job", was="changed by somebody else")
     before = job.gang
     columns = {**build_scheduling_columns(draft, job.kind), "revision": job.revision + 1}  # so no older plan starts it
+    if any(key in changes for key in START_KEYS):  # else a pause before a retry goes on
+        columns |= build_start_columns(draft.spec, job.submitted_at)
     columns |= {"wait_position": None, "wait_of": None, "wait_places": []}  # perhaps of pools where it waits no more
     for name, value in columns.items():
         setattr(job, name, value)

@@ -14,12 +14,14 @@ from accounts.permissions import find_refusals, require
 from cluster.models import Node, NodeState
 from common.errors import Conflict, FieldError, InvalidInput, NotPermitted, PlatformError
 from common.locks import database_now
+from common.steady_clock import steady_now
 from events.record_and_publish import Actor, EventLine, hint, record, record_all
+from jobs.jobfile.spec import from_json
 from jobs.lifecycle import TaskMove, load_attempt, load_attempts, lock_job, lock_jobs, move_tasks, requeue_job
 from jobs.models import Job, Task
 from jobs.pricing.price import admit_retry
 from jobs.states import JobState, TaskState
-from jobs.submit import list_waiting_jobs
+from jobs.submit import build_start_columns, list_waiting_jobs
 from quotas.services import admit_waiting_job
 
 MOST_WHY = 200
@@ -99,10 +101,11 @@ def retry_job(*, actor: User, job: Job) -> Job:
     job = lock_job(job.pk)
     if not job.is_final:
         raise Conflict("only_ended_jobs", state=job.state.lower())
-    wishes = {"stop_requested_at": None, "stop_requested_by": "", "stop_reason": "", "not_before": None}
+    wishes = {"stop_requested_at": None, "stop_requested_by": "", "stop_reason": ""}
     times = job.spec.get("retry", {}).get("times", 0)
     where = _keep_choices(job, [pool.pk for pool in pools])
-    requeue_job(job, actor=actor.as_actor, reason="", retries_left=times, stops=0, **wishes, **where)
+    when = {**build_start_columns(from_json(job.spec), steady_now()), "eligible_at": job.eligible_at}
+    requeue_job(job, actor=actor.as_actor, reason="", retries_left=times, stops=0, **wishes, **where, **when)
     return load_with_names(job)
 
 

@@ -17,6 +17,7 @@ FIELD_MESSAGES = {
         "Pool %(pool)s gives a job at most %(max)s for its checkpoint, not %(got)s. Lower the grace period, or "
         "choose another pool."
     ),
+    "start_too_far": _("%(got)s is more than a year ahead. Choose a moment before %(latest)s."),
     "impossible_cpu_milli": _(
         "No node in pool %(pool)s can give one task %(asked)s CPU cores. Ask for at most %(largest)s."
     ),

@@ -143,7 +143,9 @@ class Job(models.Model):
     stops = models.PositiveSmallIntegerField(default=0, help_text="how often it was stopped for others")
     submitted_at = models.DateTimeField(db_default=Now())
     queued_at = models.DateTimeField(db_default=Now())
+    eligible_at = models.DateTimeField(db_default=Now(), help_text="its submit, or its start_at if that is later")
     not_before = models.DateTimeField(null=True)
+    give_up_at = models.DateTimeField(null=True, help_text="when it is cancelled if it has not started by then")
     started_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)
 

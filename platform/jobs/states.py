@@ -180,6 +180,13 @@ REASONS: dict[str, Reason] = {
         _("Stopped by an alert rule, after a warning."),
         _("The alert says why. Submit it again once that is mended."),
     ),
+    "waited_too_long": Reason(
+        T.STOPPED,
+        False,
+        "neutral",
+        _("Cancelled because it had not started within wait_max."),
+        _("Submit it again with a longer wait_max, or ask what would let it start sooner."),
+    ),
     "stopped_by_user": Reason(T.STOPPED, False, "neutral", _("Stopped by a user.")),
     "gang_broken": Reason(T.STOPPED, True, "neutral", _("Stopped because another task of its gang ended.")),
     "job_done": Reason(T.STOPPED, False, "ok", _("Stopped because the job was done.")),

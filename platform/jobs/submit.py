@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any
 
@@ -23,6 +24,7 @@ from common.errors import (
     QuotaExceeded,
 )
 from common.resources import duration_text
+from common.steady_clock import steady_now
 from events.record_and_publish import hint, record
 from images.catalogue import pin_image, resolve_alias
 from jobs.idempotency import find_answer, keep_answer
@@ -33,6 +35,8 @@ from jobs.pricing.budget import Asked, shorter
 from jobs.pricing.price import admit_priority, check_price, list_pools_to_wait_in
 from quotas.models import Quota
 from quotas.services import admit_waiting_job, find_full_limit
+
+LATEST_START = timedelta(days=366)
 
 
 @dataclass(frozen=True)
@@ -136,6 +140,7 @@ class PoolChooser:
         """Return the draft in the pool that it prefers. job: what is changed to it."""
         team = pick_team(self._teams, spec.team)
         self._require(team)
+        _check_start(spec)
         spec = _with_code(self._user, spec)
         if spec.image and not self._containers:
             raise InvalidInput([FieldError("/image", "no_containers")])
@@ -249,6 +254,8 @@ def _store(draft: Draft, kind: str) -> Job:
         job.held_at, job.held_by = job.submitted_at, draft.user.username
         Job.objects.filter(pk=job.pk).update(held_at=job.held_at, held_by=job.held_by)
         record(job, "held", actor=who)
+    if spec.start_at or spec.wait_max_s:
+        Job.objects.filter(pk=job.pk).update(**build_start_columns(spec, job.submitted_at))
     begin_attempt(job)
     hint("cycle")
     return job
@@ -273,6 +280,20 @@ def build_scheduling_columns(draft: Draft, kind: str) -> dict[str, Any]:
         "time_s": spec.time_s,
         "max_time_s": _limit_time(draft, kind),
     }
+
+
+def build_start_columns(spec: JobSpec, asked_at: datetime) -> dict[str, datetime | None]:
+    """Return the columns of when a job may start, and until when it waits."""
+    later = spec.start_at if spec.start_at and spec.start_at > asked_at else None
+    eligible_at = later or asked_at
+    give_up_at = None if spec.wait_max_s is None else eligible_at + timedelta(seconds=spec.wait_max_s)
+    return {"eligible_at": eligible_at, "not_before": later, "give_up_at": give_up_at}
+
+
+def _check_start(spec: JobSpec) -> None:
+    if spec.start_at and spec.start_at > (latest := steady_now() + LATEST_START):
+        said = {"got": spec.start_at.isoformat(), "latest": latest.date().isoformat()}
+        raise InvalidInput([FieldError("/start_at", "start_too_far", said)])
 
 
 def _build_choice(draft: Draft, kind: str) -> dict[str, Any]:

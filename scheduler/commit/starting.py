@@ -193,7 +193,7 @@ def assign_tasks(steps: Sequence[StartJob], nodes: dict[int, Node], gpus: dict[i
     moves = [move for step in steps for move in _moves(step, known[step.job_id], nodes, gpus, taken, epoch)]
     move_tasks(moves, actor=SCHEDULER)
     waited = Job.objects.filter(pk__in=[locked.pk for locked in jobs])
-    waited.update(wait_reasons=[], wait_position=None, wait_of=None, wait_places=[])
+    waited.update(wait_reasons=[], wait_position=None, wait_of=None, wait_places=[], give_up_at=None)
     for locked in jobs:
         if locked.choices:
             started_in = {"pool": locked.pool_id, "gang": locked.gang, "max_time_s": locked.max_time_s}

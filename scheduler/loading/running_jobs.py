@@ -64,7 +64,7 @@ class RunningTaskRow(NamedTuple):
     user_id: int
     pool_id: int
     priority: int
-    submitted_at: float
+    eligible_at: float
     stops: int
     stopping: bool
     kind: str
@@ -111,7 +111,7 @@ def load_running(holdings: Holdings, places: ArrayIndex, now: float) -> list[Run
 def load_running_tasks() -> list[RunningTaskRow]:
     moments = (seconds(name) for name in ("assigned_at", "started_at", "checkpointed_at"))
     columns: tuple[str | Func, ...] = ("uuid", "job_id", "role", "rank", "state", *moments)
-    of_job = ("team_id", "user_id", "pool_id", "priority", seconds("job__submitted_at"), "stops")
+    of_job = ("team_id", "user_id", "pool_id", "priority", seconds("job__eligible_at"), "stops")
     times = (is_set("job__stop_requested_at"), "kind", "preemptible", "time_s", "max_time_s")
     names = (column if isinstance(column, Func) else f"job__{column}" for column in (*of_job, *times))
     return cached_rows("holders", RunningTaskRow, *columns, *names)
@@ -186,7 +186,7 @@ def _running(
         limit_s=get_max_time_s(job),
         preemptible=may_be_stopped(job) and up,
         leaving=leaving,
-        waited_s=max(assigned_at - job.submitted_at, 0.0),
+        waited_s=max(assigned_at - job.eligible_at, 0.0),
         stops=job.stops,
     )
 

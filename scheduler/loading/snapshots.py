@@ -236,7 +236,7 @@ class QueuedRow(NamedTuple):
     user_id: int
     pool_id: int
     priority: int
-    submitted_at: float
+    eligible_at: float
     gang: str
     held: bool
     not_before: float | None
@@ -251,7 +251,7 @@ class QueuedRow(NamedTuple):
 
 def load_queue() -> list[QueuedRow]:
     """Load waiting jobs without a stop request."""
-    columns = ("pk", "team_id", "user_id", "pool_id", "priority", seconds("submitted_at"), as_text("gang"))
+    columns = ("pk", "team_id", "user_id", "pool_id", "priority", seconds("eligible_at"), as_text("gang"))
     wishes = (
         is_set("held_at"),
         seconds("not_before"),
@@ -365,9 +365,9 @@ def build_waiting(
     job: Job, *, team: int, user: int, pool: int, kinds: list[Kind], fetches: CacheLocations, reads: Iterable[str]
 ) -> WaitingJob:
     """Convert a job without a row."""
-    submitted_at, not_before = job.submitted_at.timestamp(), job.not_before.timestamp() if job.not_before else None
+    eligible_at, not_before = job.eligible_at.timestamp(), job.not_before.timestamp() if job.not_before else None
     times = job.kind, job.preemptible, job.time_s, job.max_time_s
-    row = QueuedRow(0, team, user, pool, job.priority, submitted_at, "", job.held_at is not None, not_before, *times)
+    row = QueuedRow(0, team, user, pool, job.priority, eligible_at, "", job.held_at is not None, not_before, *times)
     fetch = tuple(fetches.number[key] for key in reads if key in fetches.number)
     gang = fetches.share_with_fetch(fetch, build_gang(job.gang, kinds))
     return _waiting(row, gang, ArrayIndex({team: team}, {user: user}, {pool: pool}))
@@ -387,7 +387,7 @@ def _waiting(job: QueuedRow, gang: tuple[Role, ...], places: ArrayIndex, choice:
         user=places.user[job.user_id],
         pool=places.pool[job.pool_id],
         priority=job.priority,
-        submitted_at=job.submitted_at,
+        submitted_at=job.eligible_at,
         gang=gang,
         held=job.held,
         not_before=job.not_before or 0.0,

@@ -72,7 +72,8 @@ def build_waiting_job(draft: Draft, world: World, now: float | None = None) -> W
         time_s=spec.time_s,
         max_time_s=None if interactive else spec.max_time_s or draft.pool.default_max_time_s,
         held_at=submitted_at if spec.hold else None,
-        submitted_at=submitted_at,
+        not_before=spec.start_at,
+        eligible_at=max(submitted_at, spec.start_at or submitted_at),
     )
     return build_waiting(
         job,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from django.db import connection
 from django.db.models import Count, Max, Min, Q
-from django.db.models.functions import Now
+from django.db.models.functions import Greatest, Now
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from cluster.models import Agent, Gpu, Node, NodeState
@@ -79,7 +79,7 @@ def _queue() -> Iterator[Metric]:
         _add(jobs, [state.lower(), pool], count)
     waiting = alive.filter(state=JobState.QUEUED, held_at=None)
     now = database_now()
-    for pool, since in waiting.values_list("pool__name").annotate(since=Min("queued_at")):
+    for pool, since in waiting.values_list("pool__name").annotate(since=Min(Greatest("queued_at", "eligible_at"))):
         _add(oldest, [pool], max((now - since).total_seconds(), 0))
     for code, count in waiting.values_list("wait_reasons__0__code").annotate(count=Count("pk")):
         _add(reasons, [code or "not_explained_yet"], count)

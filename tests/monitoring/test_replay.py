@@ -30,7 +30,7 @@ TIMES = {
     Event: ("at",),
     Holding: ("held_from", "released_at"),
     Task: ("assigned_at", "started_at", "ended_at"),
-    Job: ("submitted_at", "queued_at", "started_at", "ended_at"),
+    Job: ("submitted_at", "eligible_at", "queued_at", "started_at", "ended_at"),
     Gpu: ("removed_at",),
 }
 

@@ -30,7 +30,7 @@ def queue(person, *, at_s: float = 0, waited_s: float | None = None, gave_up_s: 
     """A job that started, or ended without a start, so long after its submit; else it waits."""
     job = make.job(person, **{"pool": "dev", **asks})
     began = START + timedelta(seconds=at_s)
-    Job.objects.filter(pk=job.pk).update(submitted_at=began, queued_at=began)
+    Job.objects.filter(pk=job.pk).update(submitted_at=began, eligible_at=began, queued_at=began)
     if waited_s is not None:
         job.tasks.update(assigned_at=began + timedelta(seconds=waited_s), state=TaskState.RUNNING)
     if gave_up_s is not None:
@@ -71,7 +71,7 @@ def test_a_later_try_waits_from_the_moment_it_was_queued_again(world):
         make.start(job)
         make.end(job, TaskState.FAILED, "exit_nonzero", 1)
         job = retry_job(actor=world.ada, job=Job.objects.get(pk=job.pk)) if attempt < 3 else job
-    Job.objects.update(submitted_at=START, queued_at=START + timedelta(hours=3))
+    Job.objects.update(submitted_at=START, eligible_at=START, queued_at=START + timedelta(hours=3))
     for attempt, waited_s in ((1, 60), (2, 70), (3, 90)):
         queued = START + timedelta(hours=attempt if attempt > 1 else 0)
         Task.objects.filter(attempt=attempt).update(assigned_at=queued + timedelta(seconds=waited_s))

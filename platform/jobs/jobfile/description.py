@@ -15,6 +15,7 @@ from jobs.jobfile.values import (
     IMAGE,
     LABELS,
     MEMORY,
+    MOMENT,
     NAME,
     ROLE_NAME,
     RUN,
@@ -181,6 +182,21 @@ JOB = Keys(
         Field("preemptible", Flag(), "Whether it may be stopped for others; it is then queued again.", "false"),
         Field("labels", LABELS, "Your own names and values, to find it by.", "none", examples=({"exp": "a"},)),
         Field("hold", Flag(), "Whether it waits until it is released.", "false"),
+        Field(
+            "start_at",
+            MOMENT,
+            "It does not start before this moment; one that has passed keeps it from nothing.",
+            "as soon as it can",
+            examples=("2027-01-05T22:00+08:00",),
+        ),
+        Field(
+            "wait_max",
+            Duration(),
+            "How long it may wait for its first start, counted from start_at if that is later; then it is cancelled.",
+            "for ever",
+            "wait_max_s",
+            examples=("3d",),
+        ),
         _PORTS,
         Field("tensorboard", DIRECTORY, "The directory of TensorBoard's event files.", "none", examples=("runs",)),
         Field(
@@ -210,6 +226,6 @@ JOB = Keys(
             "Unlike tasks, by name, instead of run and what each task asks for.",
             "none",
         ),
-        *_later("shm", "place", "notify", "secrets", "main", "array", "after", "wait_max"),
+        *_later("shm", "place", "notify", "secrets", "main", "array", "after"),
     )
 )

@@ -21,6 +21,9 @@ FIELD_MESSAGES = {
     "bad_label_name": _(
         "“%(got)s” is not a valid label name. Use up to 63 letters, digits, dots, slashes, dashes and underscores."
     ),
+    "bad_moment": _(
+        "“%(got)s” is not a moment. Write the date, the time and the offset from UTC, such as 2027-01-05T22:00+08:00."
+    ),
     "bad_role_name": _(
         "“%(got)s” is not a valid role name. Use up to 31 lower-case letters, digits, dashes and underscores, "
         "and begin with a letter."

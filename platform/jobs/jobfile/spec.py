@@ -1,6 +1,7 @@
 """A parsed job file, in the platform's units."""
 
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from common.resources import (
     GpuAsk,
@@ -70,7 +71,8 @@ class JobSpec:
 
     code: None, "." (the submitted directory) or "sha256:<64 hex>". workdir: below the code. gpu, cpu_milli, memory_mib:
     per task. nodes: tasks that start together; nodes_max: the most. roles: replace run, the requests and ports.
-    time_s: estimate. max_time_s: limit. ports: as declared; Task.ports has the real ones. data: {target: source}.
+    time_s: estimate. max_time_s: limit. start_at: not before. wait_max_s: for its first start, else it is cancelled.
+    ports: as declared; Task.ports has the real ones. data: {target: source}.
     """
 
     run: str = ""
@@ -96,6 +98,8 @@ class JobSpec:
     preemptible: bool = False
     labels: dict[str, str] = field(default_factory=dict)
     hold: bool = False
+    start_at: datetime | None = None
+    wait_max_s: int | None = None
     ports: tuple[int, ...] = ()
     tensorboard: str | None = None
     data: dict[str, str] = field(default_factory=dict)
@@ -122,6 +126,8 @@ def to_json(spec: JobSpec) -> dict:
         "preemptible": spec.preemptible,
         "labels": dict(spec.labels),
         "hold": spec.hold,
+        "start_at": None if spec.start_at is None else spec.start_at.isoformat(timespec="seconds"),
+        "wait_max": None if spec.wait_max_s is None else duration_text(spec.wait_max_s),
         "tensorboard": spec.tensorboard,
         "data": dict(spec.data),
         "checkpoint": _checkpoint_json(spec.checkpoint),
@@ -140,6 +146,8 @@ def from_json(stored: dict) -> JobSpec:
         env=dict(stored["env"]),
         time_s=_maybe(parse_duration, stored["time"]),
         max_time_s=_maybe(parse_duration, stored["max_time"]),
+        start_at=_maybe(datetime.fromisoformat, stored.get("start_at")),
+        wait_max_s=_maybe(parse_duration, stored.get("wait_max")),
         retry_times=stored["retry"]["times"],
         retry_when=tuple(stored["retry"]["when"]),
         labels=dict(stored["labels"]),

@@ -4,6 +4,7 @@ import posixpath
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from common.errors import FieldError, InvalidInput
@@ -52,6 +53,7 @@ _ROLE_NAME = re.compile(r"[a-z]([a-z0-9_-]{0,29}[a-z0-9])?")
 _SPAN = re.compile(r"([0-9]{1,9})\s*\.\.\s*([0-9]{1,9})")
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@+-]*")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2})?(Z|[+-][0-9]{2}:[0-9]{2})")
 _SOURCE = re.compile(r"(home|team):(.*?)(:ro)?", re.DOTALL)
 
 # For JSON Schema: characters that no name has, the most common of those that `bad_character` refuses.
@@ -175,6 +177,15 @@ def split_source(text: str) -> tuple[str, str, bool]:
     return found[1], found[2], found[3] is not None
 
 
+def read_moment(value: object, pointer: str) -> datetime:
+    """Read a moment with its offset from UTC: where a file is read, nobody knows the writer's zone."""
+    text = read_text(value, pointer)
+    try:
+        return datetime.fromisoformat(_MOMENT.fullmatch(text)[0])  # type: ignore[index]
+    except (TypeError, ValueError):
+        fail(pointer, "bad_moment", got=shorten_text(text))
+
+
 def read_role_name(name: str, pointer: str) -> str:
     if not _ROLE_NAME.fullmatch(name):
         fail(pointer, "bad_role_name", got=shorten_text(name))
@@ -227,6 +238,7 @@ CPU = Plain(
         "pattern": r"^\s*(?=.*[1-9])[0-9]+(m|(\.[0-9]{1,6})?)\s*$",
     },
 )
+MOMENT = _text(read_moment, _MOMENT.pattern)
 MEMORY = Plain(
     parse_memory,
     {"type": "string", "pattern": r"^\s*(?=.*[1-9])[0-9]+(\.[0-9]{1,6})? ?([mMgGtT][iI]?[bB]?)\s*$"},

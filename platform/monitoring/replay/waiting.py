@@ -15,13 +15,13 @@ from jobs.models import Job
 
 SPANS = """
     SELECT t.job_id, coalesce(t.assigned_at, t.ended_at) AS over_at,
-        CASE WHEN t.attempt = 1 THEN j.submitted_at
+        CASE WHEN t.attempt = 1 THEN j.eligible_at
             WHEN t.attempt = j.attempt THEN j.queued_at
             ELSE (SELECT max(e.at) FROM events_event e WHERE e.kind = 'job' AND e.object_id = j.id
                 AND e.to_state = 'QUEUED' AND e.at <= coalesce(t.assigned_at, t.ended_at))
         END AS queued_at
     FROM jobs_task t CROSS JOIN LATERAL (
-        SELECT id, attempt, submitted_at, queued_at FROM jobs_job WHERE id = t.job_id OFFSET 0
+        SELECT id, attempt, submitted_at, eligible_at, queued_at FROM jobs_job WHERE id = t.job_id OFFSET 0
     ) j
     WHERE t.rank = 0 AND j.submitted_at <= %(ends)s
         AND (coalesce(t.assigned_at, t.ended_at) > %(begins)s OR coalesce(t.assigned_at, t.ended_at) IS NULL)

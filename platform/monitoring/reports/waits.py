@@ -123,7 +123,7 @@ WITH try AS MATERIALIZED (
 ), wait AS MATERIALIZED (
     SELECT %(name)s AS name, j.gang, try.attempt, placed_at, least(over_at, %%(edge)s) AS until,
         coalesce(over_at, 'infinity') < %%(edge)s AS over, released.at AS released_at,
-        CASE WHEN try.attempt = 1 THEN j.submitted_at
+        CASE WHEN try.attempt = 1 THEN j.eligible_at
             WHEN try.attempt = j.attempt THEN j.queued_at
             ELSE (SELECT max(e.at) FROM events_event e WHERE e.kind = 'job' AND e.object_id = j.id
                 AND e.to_state = 'QUEUED' AND e.at <= over_at)

@@ -47,6 +47,6 @@ def _count_at_once(pool_id: int, gpu: str, turn: int) -> int | None:
     since = timezone.now() - LATELY
     first = Task.objects.filter(rank=0, attempt=1, assigned_at__isnull=False, job__pool=pool_id)
     of_size = first.filter(job__submitted_at__gt=since, job__gang__0__request__gpu=gpu)
-    soon = Q(assigned_at__lte=F("job__submitted_at") + AT_ONCE)
+    soon = Q(assigned_at__lte=F("job__eligible_at") + AT_ONCE)
     found = of_size.aggregate(jobs=Count("pk"), soon=Count("pk", filter=soon))
     return round(100 * found["soon"] / found["jobs"]) if found["jobs"] >= FEWEST else None

@@ -208,6 +208,8 @@ class JobShape(serializers.Serializer):
     attempt = serializers.IntegerField()
     retries_left = serializers.IntegerField()
     submitted_at = serializers.DateTimeField()
+    eligible_at = serializers.DateTimeField()
+    give_up_at = serializers.DateTimeField(allow_null=True)
     started_at = serializers.DateTimeField(allow_null=True)
     ended_at = serializers.DateTimeField(allow_null=True)
     expected_end_at = serializers.SerializerMethodField()

@@ -8,7 +8,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from jobs.states import JobState, TaskState
-from jobs.time_limit_warning import LEAST_LIMIT_S, WARN_BEFORE
+from jobs.time_limits import LEAST_LIMIT_S, WARN_BEFORE
 from portal.pages.jobs.view_model import JobView
 from portal.pages.notebooks.view_model import NotebookView
 from portal.wording.time_of_day import clock

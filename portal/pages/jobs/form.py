@@ -23,6 +23,8 @@ TEXTS = (
     "priority",
     "workdir",
     "code",
+    "start_at",
+    "wait_max",
 )
 NUMBERS = ("nodes", "retry")
 FLAGS = ("hold", "preemptible")

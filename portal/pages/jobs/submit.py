@@ -9,6 +9,7 @@ from django.core.files.uploadedfile import UploadedFile
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.utils.text import capfirst
+from django.utils.timezone import localtime
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_http_methods, require_POST
@@ -240,6 +241,7 @@ def _show(
         "asks": asks,
         "full": find_full_submit_limit(request.user),
         "named_ask": find_named_ask(request.user),
+        "tonight": localtime().replace(hour=22, minute=0).isoformat(timespec="minutes"),
         "asks_other": values["gpu"] not in asks,
         "teams": teams_where(request.user, "job.submit"),
         "pools": Pool.objects.filter(quotas__team__memberships__user=request.user).distinct(),

@@ -1,3 +1,5 @@
+from datetime import UTC, datetime
+
 import pytest
 from django.utils import translation
 
@@ -47,6 +49,19 @@ def test_all_errors_come_at_once():
         ("/env/1A", "bad_env_name"),
         ("/run", "required"),
     ]
+
+
+@pytest.mark.parametrize(
+    "said", ["22:00", "2027-01-05", "2027-01-05T22:00", "2027-02-30T22:00Z", "2027-01-05T22:00+08", "tonight", 20270105]
+)
+def test_a_moment_that_could_mean_several_or_none_is_refused(said):
+    [(pointer, code)] = codes_of({"run": "a", "start_at": said})
+    assert (pointer, code) == ("/start_at", "wrong_type" if isinstance(said, int) else "bad_moment")
+
+
+@pytest.mark.parametrize("said", ["2027-01-05T22:00+08:00", "2027-01-05 22:00:00+08:00", "2027-01-05T14:00Z"])
+def test_a_moment_is_the_same_in_every_zone(said):
+    assert parse_spec({"run": "a", "start_at": said}).start_at == datetime(2027, 1, 5, 14, tzinfo=UTC)
 
 
 def test_the_number_of_errors_is_bounded():

@@ -21,7 +21,8 @@ def cast():
     for person, waited, gpu in ((cast.ada, 10, "1/4"), (cast.eve, 60, "1/2")):
         job = make.job(person, gpu=gpu, pool="dev", name="secret-plan")
         make.start(job, cast.gpus[0])
-        Job.objects.filter(pk=job.pk).update(submitted_at=timezone.now() - timedelta(minutes=waited))
+        since = timezone.now() - timedelta(minutes=waited)
+        Job.objects.filter(pk=job.pk).update(submitted_at=since, eligible_at=since)
     make.job(cast.ada, gpu="1", pool="train")
     return cast
 

@@ -1,4 +1,7 @@
-"""Warn owners before a time limit, once per attempt. For notebooks see notebooks.tasks."""
+"""Warn owners before a time limit, once per attempt, and cancel what waited too long.
+
+For notebooks see notebooks.tasks.
+"""
 
 from datetime import timedelta
 
@@ -9,10 +12,12 @@ from common.locks import database_now, lock_rows
 from events.models import Event
 from events.notices import notify
 from events.record_and_publish import SYSTEM, record
+from jobs.control import end_jobs
 from jobs.models import Job, JobKind
 from jobs.states import JobState
 
 WARN_BEFORE = timedelta(minutes=15)
+MOST_AT_ONCE = 500
 LEAST_LIMIT_S = 2 * WARN_BEFORE.total_seconds()
 """Nobody is warned of a shorter time limit."""
 
@@ -20,6 +25,15 @@ LEAST_LIMIT_S = 2 * WARN_BEFORE.total_seconds()
 def warn_of_ends() -> None:
     for job in _ending():
         _warn(job)
+
+
+@transaction.atomic
+def give_up_waits() -> None:
+    """Cancel jobs that have not started within `wait_max`."""
+    late = Job.objects.filter(state=JobState.QUEUED, stop_requested_at=None, give_up_at__lte=database_now())
+    some = list(late.order_by("pk").values_list("pk", flat=True)[:MOST_AT_ONCE])
+    if some and (jobs := lock_rows(late.filter(pk__in=some))):  # without those that started meanwhile
+        end_jobs(by=SYSTEM, jobs=jobs, reason="waited_too_long")
 
 
 def _ending() -> QuerySet[Job]:
