@@ -1,4 +1,4 @@
-"""Limits of time: who is warned before one ends a job, who is cancelled for waiting too long, who waits for a moment."""
+"""Limits of time: of a run, of which one is warned, of a wait that is cancelled, and moments that are waited for."""
 
 from datetime import timedelta
 from functools import partial
