@@ -110,7 +110,7 @@ class World:
 def build_world(size: Size, dice: random.Random) -> World:
     """Fill an empty, migrated database."""
     pools = {name: Pool.objects.get_or_create(name=name)[0] for name in ("train", "dev")}
-    Pool.objects.update(high_priority=HighPriority.FREE)
+    Pool.objects.update(high_priority=HighPriority.FREE, batch_is_preemptible=False)
     Pool.objects.filter(name="dev").update(shared=True)
     build_machines(size.machines, pools)
     shapes = build_models(pools, dice, size.teams, PEOPLE)

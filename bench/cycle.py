@@ -146,7 +146,7 @@ class Bench:
         clear()
         for name in ("train", "dev"):
             Pool.objects.get_or_create(name=name)
-        Pool.objects.update(high_priority=HighPriority.FREE)
+        Pool.objects.update(high_priority=HighPriority.FREE, batch_is_preemptible=False)
         Pool.objects.filter(name="dev").update(shared=True)
         pools = {pool.name: pool for pool in Pool.objects.all()}
         build_machines(self.nodes, pools)

@@ -147,9 +147,9 @@ def login(person: User, team: Team | None = None, password: str = "s3cret") -> L
 
 
 def pool(name: str = "dev", **fields) -> Pool:
-    """High priority costs nothing there, if nothing else is said."""
+    """High priority costs nothing there, and jobs borrow only where they say so, if nothing else is said."""
     return Pool.objects.filter(name=name).first() or Pool.objects.create(
-        name=name, **{"high_priority": "free", **fields}
+        name=name, **{"high_priority": "free", "batch_is_preemptible": False, **fields}
     )
 
 

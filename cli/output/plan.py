@@ -13,6 +13,7 @@ def format_plan(plan: dict) -> list[str]:
     return [
         f"{MARKS.get(plan['outcome'], '?')} {plan['text']}",
         *_listed("why", format_reasons(plan["reasons"])),
+        *_listed("stops", _format_stops(plan)),
         *format_suggestions(plan),
         *_listed("try", (f"{field_of(hint['pointer'])}: {hint['value']}" for hint in refusal["hints"])),
     ]
@@ -25,6 +26,12 @@ def format_reasons(reasons: list[dict]) -> list[str]:
 
 def format_suggestions(answer: dict) -> list[str]:
     return _listed("sooner", (f"{lever['text']}: {lever['start_text']}" for lever in answer["levers"]))
+
+
+def _format_stops(plan: dict) -> list[str]:
+    """Say whether it may be stopped for others, and what the other choice would mean; older platforms do not tell."""
+    other = plan.get("other_choice") or {"text": ""}
+    return [text for text in (plan.get("preemptible_text", ""), other["text"]) if text]
 
 
 def _listed(title: str, lines: Iterable[str]) -> list[str]:

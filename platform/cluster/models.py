@@ -92,6 +92,15 @@ class Pool(OfNoTeam, models.Model):
             "them cannot delay. 0: none, so that large jobs may wait long beside small ones."
         ),
     )
+    batch_is_preemptible = models.BooleanField(
+        _("jobs that do not say may be stopped"),
+        default=True,
+        db_default=False,  # pools from before it could be said
+        help_text=_(
+            "Jobs whose file has no `preemptible` may use cards that other teams are guaranteed and do not need, and "
+            "are asked to leave and queued again when they do. Notebooks never are. Accepted jobs stay as they are."
+        ),
+    )
     preempt = models.BooleanField(
         _("higher priority preempts lower"),
         default=True,

@@ -18,6 +18,7 @@ SHARING = (
 WAITING = (
     "ageing_s",
     "reservations",
+    "batch_is_preemptible",
     "preempt",
     "high_priority",
     "high_gpu_hours",

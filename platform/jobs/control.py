@@ -131,7 +131,7 @@ def _keep_choices(job: Job, pool_ids: list[int]) -> dict[str, Any]:
     if choices == job.choices:
         return {}
     job.enter_pool(pool_ids[0])
-    asked = {"pool_id": job.pool_id, "gang": job.gang, "max_time_s": job.max_time_s}
+    asked = {"pool_id": job.pool_id, "gang": job.gang, "max_time_s": job.max_time_s, "preemptible": job.preemptible}
     return {"choices": choices if len(choices) > 1 else [], **asked}
 
 

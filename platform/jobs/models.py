@@ -110,8 +110,9 @@ class Job(models.Model):
 
     spec: from jobs.jobfile.to_json. wait_reasons: [{"code", "params"}].
     gang: [{"role", "min", "max", "request": {...}, maybe "ends_job"}].
-    choices: where it waits, in order of preference: [{"pool": id, "name", "gang", "max_time_s"}]; empty if only in
-    `pool`. pool, gang, max_time_s: of the first of them until it has started, then of the pool where it did.
+    choices: where it waits, in order of preference: [{"pool": id, "name", "gang", "max_time_s", "preemptible"}]; empty
+    if only in `pool`. pool, gang, max_time_s, preemptible: of the first of them until it has started, then of the pool
+    where it did.
     wait_places: where it stands in each of them: [{"pool": id, "name", "position", "of"}]; wait_reasons, wait_position
     and wait_of tell of the first of these, where it is to start first.
     """
@@ -209,7 +210,13 @@ class Job(models.Model):
         chosen = next((choice for choice in self.choices if choice["pool"] == pool_id), None)
         if chosen is not None:
             self.pool_id, self.gang, self.max_time_s = pool_id, chosen["gang"], chosen["max_time_s"]
+            self.preemptible = chosen.get("preemptible", self.preemptible)  # jobs of the previous version lack it
         return self.pool_id == pool_id
+
+    def is_preemptible_in(self, pool_id: int) -> bool:
+        """Whether it may be stopped where it waits in this pool."""
+        chosen = next((choice for choice in self.choices if choice["pool"] == pool_id), {})
+        return chosen.get("preemptible", self.preemptible)
 
     @property
     def least(self) -> int:

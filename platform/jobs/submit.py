@@ -44,7 +44,8 @@ class Draft:
     """A spec with resolved names, in the pool that it prefers.
 
     gang: [{"role", "min", "max", "request": {"gpu": text, "cpu_milli", "memory_mib"}, maybe "ends_job"}]; per task.
-    others: the same in further pools where it waits, in order of preference.
+    others: the same in further pools where it waits, in order of preference. kept: whether the job that it changes may
+    be stopped in this pool, where that stays.
     """
 
     spec: JobSpec
@@ -53,11 +54,21 @@ class Draft:
     pool: Pool
     gang: list[dict]
     others: "tuple[Draft, ...]" = ()
+    kept: bool | None = None
 
     @property
     def in_pools(self) -> "tuple[Draft, ...]":
         """The draft in each pool where it waits."""
         return (self, *self.others)
+
+    @property
+    def preemptible(self) -> bool:
+        """Whether it may be stopped for others: as its file says, else its pool. Interactive work never is."""
+        if self.spec.kind == JobKind.INTERACTIVE:
+            return False
+        if self.spec.preemptible is not None:
+            return self.spec.preemptible
+        return self.pool.batch_is_preemptible if self.kept is None else self.kept
 
     @property
     def asked(self) -> Asked:
@@ -151,7 +162,7 @@ class PoolChooser:
         unpaid: list[ConsentNeeded | BudgetSpent] = []
         for pool in self._pools(team, spec):
             named = replace(spec, team=team.name, pool=pool.name if spec.pool else None)
-            draft = Draft(named, self._user, team, pool, self.build_gang(spec, pool))
+            draft = Draft(named, self._user, team, pool, self.build_gang(spec, pool), kept=_find_kept(job, pool))
             try:
                 _check_grace(draft)
                 self._check(draft)
@@ -183,6 +194,13 @@ class PoolChooser:
         if team.pk not in self._quotas:
             self._quotas[team.pk] = list(Quota.objects.filter(team=team).select_related("pool"))
         return _order_pools(team, spec, [quota.pool for quota in self._quotas[team.pk]])
+
+
+def _find_kept(job: Job | None, pool: Pool) -> bool | None:
+    """Return what the pool said of a job that did not say when it was accepted, which a later change does not undo."""
+    if job is None or job.spec.get("preemptible") is not None or pool.pk not in job.pool_ids:
+        return None
+    return job.is_preemptible_in(pool.pk)
 
 
 def _with_digest(draft: Draft) -> Draft:
@@ -276,7 +294,7 @@ def build_scheduling_columns(draft: Draft, kind: str) -> dict[str, Any]:
         "priority": draft.asked.priority,
         "spec": to_json(spec),
         "gang": draft.gang,
-        "preemptible": spec.preemptible,
+        "preemptible": draft.preemptible,
         "time_s": spec.time_s,
         "max_time_s": _limit_time(draft, kind),
     }
@@ -299,7 +317,8 @@ def _check_start(spec: JobSpec) -> None:
 def _build_choice(draft: Draft, kind: str) -> dict[str, Any]:
     """Return an entry of Job.choices."""
     in_pool = {"pool": draft.pool.pk, "name": draft.pool.name}
-    return {**in_pool, "gang": draft.gang, "max_time_s": _limit_time(draft, kind)}
+    limits = {"max_time_s": _limit_time(draft, kind), "preemptible": draft.preemptible}
+    return {**in_pool, "gang": draft.gang, **limits}
 
 
 def _limit_time(draft: Draft, kind: str) -> int | None:

@@ -66,6 +66,7 @@ def build_spec(notebook: Notebook, *, hours: int | None, gpu: str | None, image:
         image=kept.image or image or None,
         time_s=None if hours is None else hours * 3600,
         max_time_s=None,
+        preemptible=False,  # whatever its pool says of jobs: somebody works in it
         retry_times=0,
         ports=(JUPYTER_PORT,),
         labels={LABEL: notebook.public_id},

@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy, ngettext
 
 from common.resources import show_gpu
-from jobs.models import Priority
+from jobs.models import Job, Priority
+from jobs.submit import Draft
 from portal.wording.errors import describe_field_error
 from portal.wording.starts import describe_start
-from scheduler.preview.preview import PlanAnswer, PlannedPlacement, Suggestion
+from scheduler.preview.preview import OtherChoice, PlanAnswer, PlannedPlacement, Suggestion
 
 CHANGES = {
     "gpu": gettext_lazy("GPU %(value)s instead of %(was)s"),
@@ -23,6 +24,15 @@ CHANGES = {
     "preemptible": gettext_lazy("preemptible: the job may be stopped to make room, and is queued again"),
     "priority": gettext_lazy("%(value)s priority instead of %(was)s"),
 }
+BORROWS_NOTHING = gettext_lazy("It uses no cards that are guaranteed to other teams.")
+LEAVES_SAVED = gettext_lazy(
+    "It may use cards that other teams leave idle, and is asked to leave when these need them: it is then queued "
+    "again, and goes on from its last checkpoint."
+)
+LEAVES_UNSAVED = gettext_lazy(
+    "It may use cards that other teams leave idle, and is asked to leave when these need them: it is then queued "
+    "again, and begins anew unless it saves checkpoints and loads them."
+)
 MOST_SEATS = 4
 
 
@@ -40,6 +50,64 @@ def describe_plan(answer: PlanAnswer) -> str:
     if not when:
         return _("Waiting: %(place)s") % {"place": place}
     return _("Waiting: %(place)s, %(when)s") % {"place": place, "when": when}
+
+
+def describe_borrowing(draft: Draft) -> str:
+    """Say whether a job may be stopped for other teams and who says so, and what that means for it."""
+    told = {one.pool.name: one.preemptible for one in draft.in_pools}
+    who = _describe_who_says(told, by_job=draft.spec.preemptible is not None)
+    means = LEAVES_SAVED if draft.spec.checkpoint else LEAVES_UNSAVED
+    return f"{who} {means if any(told.values()) else BORROWS_NOTHING}"
+
+
+def describe_stops(job: Job) -> str:
+    """Say whether a stored job may be stopped for other teams, and who says so."""
+    pools = {choice["name"]: choice["pool"] for choice in job.choices if choice["name"] in job.pool_names}
+    told = {name: job.is_preemptible_in(pk) for name, pk in (pools or {job.pool.name: job.pool_id}).items()}
+    return _describe_who_says(told, by_job=job.spec.get("preemptible") is not None)
+
+
+def describe_other_choice(other: OtherChoice | None, outcome: str) -> str:
+    """Say what the other choice would mean for a job of this outcome, "" where nothing can be told."""
+    if other is None:
+        return ""
+    if other.preemptible and outcome == "starts":
+        return _("With `preemptible: true` it would start no sooner.")
+    if other.preemptible and other.starts:
+        return _("With `preemptible: true` it would start now, on cards that another team may take back.")
+    if other.preemptible:
+        return _("With `preemptible: true` it would not start now either.")
+    if outcome != "starts":
+        return _("With `preemptible: false` it would start no sooner.")
+    if other.starts:
+        return _("With `preemptible: false` it would start now, too, and would not be stopped.")
+    if when := describe_start(other.start):
+        return _("With `preemptible: false` it could not borrow, and would wait: %(when)s.") % {"when": when}
+    return _("With `preemptible: false` it could not borrow, and would wait.")
+
+
+def _describe_who_says(told: dict[str, bool], *, by_job: bool) -> str:
+    """told: {pool: whether it may be stopped there}."""
+    may, never = ([pool for pool, said in told.items() if said == wanted] for wanted in (True, False))
+    if may and never:
+        words = _("May be stopped for other teams in %(may)s, not in %(never)s, as these pools say.")
+        return words % {"may": ", ".join(may), "never": ", ".join(never)}
+    if by_job:
+        return _("May be stopped for other teams, as asked.") if may else _("Never stopped for others, as asked.")
+    words = (
+        ngettext(
+            "May be stopped for other teams, as pool %(pools)s says.",
+            "May be stopped for other teams, as pools %(pools)s say.",
+            len(told),
+        )
+        if may
+        else ngettext(
+            "Never stopped for others, as pool %(pools)s says.",
+            "Never stopped for others, as pools %(pools)s say.",
+            len(told),
+        )
+    )
+    return words % {"pools": ", ".join(told)}
 
 
 def _describe_position(answer: PlanAnswer) -> str:

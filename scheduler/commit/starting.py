@@ -197,6 +197,7 @@ def assign_tasks(steps: Sequence[StartJob], nodes: dict[int, Node], gpus: dict[i
     for locked in jobs:
         if locked.choices:
             started_in = {"pool": locked.pool_id, "gang": locked.gang, "max_time_s": locked.max_time_s}
+            started_in |= {"preemptible": locked.preemptible}
             Job.objects.filter(pk=locked.pk).update(**started_in)
     hint("reconcile")
 

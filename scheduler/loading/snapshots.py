@@ -324,6 +324,10 @@ def list_waiting(
     return [record for records in found for record in records]
 
 
+Choice = tuple[int, int | None, bool | None, tuple[Role, ...]]
+"""(pool, time limit, whether it may be stopped there: None in jobs of the previous version, gang)."""
+
+
 @dataclass(frozen=True)
 class ChoiceReader:
     """Reads in which pools a job waits. team, pool: indices by id. quotas: {(team, pool)}. gangs: read before."""
@@ -341,8 +345,7 @@ class ChoiceReader:
         choices = [one for one in self._choices_of(job.choices) if self._is_open(job, one[0])]
         if not choices:
             return [(-1, job, self._gang_of(job.gang))]
-        rows = [(job._replace(pool_id=pool, max_time_s=max_time_s), gang) for pool, max_time_s, gang in choices]
-        return [(place, *one) for place, one in enumerate(rows)]
+        return [(place, _enter_pool(job, choice), choice[-1]) for place, choice in enumerate(choices)]
 
     def _is_open(self, job: QueuedRow, pool_id: int) -> bool:
         return pool_id in self.pool and (job.team_id, pool_id) in self.quotas
@@ -352,13 +355,26 @@ class ChoiceReader:
             self.gangs[text] = build_gang(json.loads(text), self.kinds)
         return self.gangs[text]
 
-    def _choices_of(self, text: str) -> list[tuple[int, int | None, tuple[Role, ...]]]:
+    def _choices_of(self, text: str) -> list[Choice]:
         if text not in self.gangs:
             self.gangs[text] = [
-                (choice["pool"], choice["max_time_s"], self._gang_of(json.dumps(choice["gang"])))
+                (
+                    choice["pool"],
+                    choice["max_time_s"],
+                    choice.get("preemptible"),
+                    self._gang_of(json.dumps(choice["gang"])),
+                )
                 for choice in json.loads(text)
             ]
         return self.gangs[text]
+
+
+def _enter_pool(job: QueuedRow, choice: Choice) -> QueuedRow:
+    """Return the row as it is in one of its pools."""
+    pool_id, max_time_s, preemptible, _ = choice
+    return job._replace(
+        pool_id=pool_id, max_time_s=max_time_s, preemptible=job.preemptible if preemptible is None else preemptible
+    )
 
 
 def build_waiting(

@@ -64,7 +64,7 @@ def _load_checks() -> CachedChecks:
 
 def key_of(draft: Draft) -> tuple[object, ...]:
     spec = draft.spec
-    times = spec.kind, spec.preemptible, spec.time_s, spec.max_time_s, spec.priority
+    times = spec.kind, draft.preemptible, spec.time_s, spec.max_time_s, spec.priority
     return draft.team.pk, draft.user.pk, draft.pool.pk, json.dumps(draft.gang), *times
 
 

@@ -137,10 +137,23 @@ class PlannedPlacement:
 
 
 @dataclass(frozen=True)
+class OtherChoice:
+    """What a job would meet that may not be stopped, if it may, or the other way round.
+
+    start: of one that would wait, if it was asked for and is known.
+    """
+
+    preemptible: bool
+    starts: bool
+    start: StoredForecast | None = None
+
+
+@dataclass(frozen=True)
 class PlanAnswer:
     """What a submit would bring: seats, reasons with place (n, m), or never.
 
-    draft: in the pool where it starts or is to start first, of which the reasons and the place are.
+    draft: in the pool where it starts or is to start first, of which the reasons and the place are. other: None of a
+    job that is held or could never run.
     """
 
     draft: Draft | None = None
@@ -149,6 +162,7 @@ class PlanAnswer:
     place: tuple[int, int] | None = None
     outlook: JobForecast = JobForecast()
     never: Impossible | None = None
+    other: OtherChoice | None = None
 
     @property
     def outcome(self) -> str:
@@ -199,9 +213,13 @@ def plan_job(user: User, spec: JobSpec, *, levers: bool = True) -> PlanAnswer:
     job = build_waiting_jobs(draft, world, now)
     plan = trials.run(job)
     there = _move_first(draft, plan, world)
-    if seats := _seats(plan, job[0], world):
-        return PlanAnswer(there, seats)
-    answer = PlanAnswer(there, reasons=_reasons(plan, job[0], user, world), place=plan.positions[job[0].job])
+    seats = _seats(plan, job[0], world)
+    other = None if spec.hold else _try_other_choice(there, bool(seats), trials, forecast=levers)
+    if seats:
+        return PlanAnswer(there, seats, other=other)
+    answer = PlanAnswer(
+        there, reasons=_reasons(plan, job[0], user, world), place=plan.positions[job[0].job], other=other
+    )
     if not levers:
         return answer
     return replace(answer, outlook=_forecast(job, plan, world, now, _families(there, job, plan, world, now)))
@@ -216,7 +234,7 @@ def forecast_job(job: Job) -> JobForecast:
     plan = run_cycle(world.snapshot, world.policy, now)
     if job.pk not in plan.refusals:
         return JobForecast()
-    draft = Draft(from_json(job.spec), job.user, job.team, job.pool, job.gang)
+    draft = Draft(from_json(job.spec), job.user, job.team, job.pool, job.gang, kept=job.preemptible)
     as_notebook = job.kind == JobKind.INTERACTIVE  # has its own settings page
     families = () if as_notebook else _families(draft, waiting, plan, world, now, job)
     found = _forecast(waiting, plan, world, now, families)
@@ -249,6 +267,20 @@ def _preview_start(draft: Draft, trials: TrialCycles) -> StartPreview:
         return StartPreview(True, draft.in_pools[max(start.choice, 0)].pool.name)
     plan = trials.run(job)
     return StartPreview(False, _move_first(draft, plan, world).pool.name, _reasons(plan, job[0], draft.user, world))
+
+
+def _try_other_choice(draft: Draft, starts: bool, trials: TrialCycles, *, forecast: bool) -> OtherChoice:
+    """Predict the job if it chose otherwise, with a cycle where that may differ: who may be stopped starts no later."""
+    other = not draft.preemptible
+    if starts == other:
+        return OtherChoice(other, starts)
+    one, *others = (replace(one, spec=replace(one.spec, preemptible=other), others=()) for one in draft.in_pools)
+    job = build_waiting_jobs(replace(one, others=tuple(others)), trials.world, trials.now)
+    if trials.find_start(job):
+        return OtherChoice(other, True)
+    if not (starts and forecast):  # one that waits, too, is told when it starts as it is
+        return OtherChoice(other, False)
+    return OtherChoice(other, False, _forecast(job, trials.run(job), trials.world, trials.now, ()).start)
 
 
 def _move_first(draft: Draft, plan: Plan, world: World) -> Draft:
@@ -322,7 +354,7 @@ def _families(draft: Draft, job: Records, plan: Plan, world: World, now: float, 
         pool=draft.pool.name,
         pools=[quota.pool.name for quota in quotas if quota.pool.name not in {world.pools[n].name for n in waits_in}],
         kinds=world.kinds,
-        may_borrow=bool(lent or "borrow_denied" in codes) and not spec.preemptible,
+        may_borrow=bool(lent or "borrow_denied" in codes) and not all(record.preemptible for record in job),
     )
     chooser = build_chooser(draft.user, world, containers=True)
     for family in ([time_change(spec, time_s) for time_s in times], *families):
@@ -348,7 +380,8 @@ def _redraft(draft: Draft, change: Change, row: Job | None, world: World, choose
         return chooser.choose(spec, job=row)
     pool = next(pool for pool in world.pools if pool.name == spec.pool)
     gang = chooser.build_gang(spec, pool) if change.field in ("gpu", "nodes", "pool") else draft.gang
-    changed = Draft(spec, draft.user, draft.team, pool, gang)
+    kept = draft.kept if pool == draft.pool else None
+    changed = Draft(spec, draft.user, draft.team, pool, gang, kept=kept)
     check_draft(changed, world)
     if change.field == "pool":  # elsewhere its priority may have another price
         check_price(actor=draft.user, asked=changed.asked)

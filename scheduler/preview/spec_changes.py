@@ -31,7 +31,7 @@ def list_change_families(
     pools: with a quota. may_borrow: preemptible jobs could use lent or borrowed cards.
     """
     families: list[list[Change]] = [
-        [Change("preemptible", "true", "false", replace(spec, preemptible=True))] if may_borrow else [],
+        [_borrow(spec)] if may_borrow else [],
         *([] if spec.roles else _list_smaller_tasks(spec, kinds)),
         *([Change("pool", other, pool, replace(spec, pool=other))] for other in pools if other != pool),
     ]
@@ -44,6 +44,10 @@ def _list_smaller_tasks(spec: JobSpec, kinds: Iterable[Kind]) -> list[list[Chang
         [_gpu_change(spec, ask) for ask in _list_smaller_requests(spec.gpu)],
         *([_gpu_change(spec, ask)] for ask in _other_models(spec.gpu, kinds)),
     ]
+
+
+def _borrow(spec: JobSpec) -> Change:
+    return Change("preemptible", "true", "" if spec.preemptible is None else "false", replace(spec, preemptible=True))
 
 
 def time_change(spec: JobSpec, time_s: float) -> Change:

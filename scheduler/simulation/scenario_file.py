@@ -2,7 +2,7 @@
 
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from itertools import chain
 from math import ceil, inf
@@ -34,7 +34,8 @@ A scenario, all times counted from Monday 00:00. Hours may be written as duratio
     - {nodes: 4, gpus: 8, model: V100, memory_gb: 32, pool: train}
     - {nodes: 1, gpus: 4, model: T4, memory_gb: 16, pool: dev}
   pools:
-    train: {slices: 1, policy: {reservations: 4}}       # never shared; what is its own of the policy
+    train: {slices: 1, policy: {reservations: 4}, batch_is_preemptible: true}   # never shared; what is its own of the
+                                            # policy; jobs that do not say may be stopped, else they may not
     dev: {slices: 8, lends_to: train}       # by night and at weekends, to jobs that end before the day begins
   teams:
     vision: {weight: 2, guarantee: {train: 8}, limit: {train: 24}}          # in cards
@@ -81,7 +82,7 @@ def build_scenario(top: "_KnownKeys", stem: str, wishes: list[JobRequest], seed:
     if not machines:
         raise ValueError(f"{top.where}: cluster has no machine")
     listed = {
-        name: _KnownKeys(value or {}, f"pools.{name}", "slices lends_to policy")
+        name: _KnownKeys(value or {}, f"pools.{name}", "slices lends_to policy batch_is_preemptible")
         for name, value in top.mapping("pools").items()
     }
     used = dict.fromkeys(pool for machine in machines for *_, pool in machine.cards)
@@ -93,7 +94,8 @@ def build_scenario(top: "_KnownKeys", stem: str, wishes: list[JobRequest], seed:
     users = tuple(dict.fromkeys(wish.user or wish.team for wish in wishes))
     cluster = SimulatedCluster(machines, pools, teams, users)
     wishes = sorted(wishes, key=lambda wish: wish.submit_s)
-    jobs = tuple(_build_waiting_job(cluster, number, wish) for number, wish in enumerate(wishes, start=1))
+    soft = {name for name, keys in listed.items() if keys.flag("batch_is_preemptible")}
+    jobs = tuple(_build_waiting_job(cluster, soft, number, wish) for number, wish in enumerate(wishes, start=1))
     day = _read_working_day(top.sub_mapping("working_day", "begins ends"))
     until = top.hours("until_h", inf) * HOUR_S
     cost = top.get("checkpoint_cost_s")
@@ -131,6 +133,13 @@ class _KnownKeys:
 
     def get(self, key: str, otherwise: Any = None) -> Any:
         return self._data.get(key, otherwise)
+
+    def flag(self, key: str) -> bool | None:
+        """Return true or false as the file says, None where it does not."""
+        value = self.get(key)
+        if value is not None and not isinstance(value, bool):
+            raise ValueError(f"{self.where}.{key} is neither true nor false: {value!r}")
+        return value
 
     def number(self, key: str, otherwise: float) -> float:
         value = self.get(key, otherwise)
@@ -205,7 +214,7 @@ def _read_job(keys: _KnownKeys, submit_s: int, duration_s: int) -> JobRequest:
         memory_mib=None if memory is None else int(1024 * keys.number("memory_gb", 0)),
         model=keys.text("model"),
         time_s=duration_s if estimate is None else keys.hours("estimate_h", 0) * HOUR_S,
-        preemptible=bool(keys.get("preemptible", False)),
+        preemptible=keys.flag("preemptible"),
     )
 
 
@@ -253,7 +262,8 @@ def _read_card_quota(keys: _KnownKeys, pools: Mapping[str, int]) -> dict[str, in
     return {pool: int(1000 * keys.number(pool, 0)) for pool in pools if keys.get(pool) is not None}
 
 
-def _build_waiting_job(cluster: SimulatedCluster, number: int, wish: JobRequest) -> WaitingJob:
+def _build_waiting_job(cluster: SimulatedCluster, soft: Set[str], number: int, wish: JobRequest) -> WaitingJob:
+    """soft: pools where jobs may be stopped that do not say."""
     where = f"job {number} of {wish.team}"
     pool = wish.pool or cluster.pools[0]
     if pool not in cluster.pools:
@@ -274,7 +284,7 @@ def _build_waiting_job(cluster: SimulatedCluster, number: int, wish: JobRequest)
         submitted_at=float(wish.submit_s),
         gang=(Role("worker", pieces * wish.tasks, pieces * max(wish.tasks, wish.tasks_max), ask),),
         time_s=wish.time_s,
-        preemptible=wish.preemptible,
+        preemptible=pool in soft if wish.preemptible is None else wish.preemptible,
     )
 
 

@@ -23,13 +23,16 @@ Columns of a trace (CSV, also gzipped; seconds count from Monday 00:00):
   pool          where (the first pool)
   priority      low, normal, high or urgent (normal)
   time_s        how long it says that it runs (duration_s; "inf": it says nothing)
-  preemptible   1 where it may be stopped for others (0)
+  preemptible   1 where it may be stopped for others, 0 where not (as its pool says)
 """
 
 
 @dataclass(frozen=True)
 class JobRequest:
-    """A job in a scenario or trace. memory_mib: None for whole cards. tasks_max 0: as `tasks`. Empty strings: any."""
+    """A job in a scenario or trace. memory_mib: None for whole cards. tasks_max 0: as `tasks`. Empty strings: any.
+
+    preemptible: None is as its pool says.
+    """
 
     submit_s: float
     duration_s: float
@@ -43,7 +46,7 @@ class JobRequest:
     memory_mib: int | None = None
     model: str = ""
     time_s: float = inf
-    preemptible: bool = False
+    preemptible: bool | None = None
 
 
 COLUMN_READERS: dict[str, Callable[[str], Any]] = {

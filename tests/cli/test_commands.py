@@ -217,6 +217,13 @@ def test_a_plan_submits_nothing_and_sends_no_code(server, tessera, tmp_path):
     assert second[3] == b'run: x\ncode: "."\n' and not server.of("POST /jobs") and not server.of("POST /code")
 
 
+def test_a_plan_says_whether_it_may_be_stopped_and_what_the_other_choice_would_mean(server, tessera):
+    said = {"preemptible_text": "May be stopped.", "other_choice": {"text": "Else it would wait."}}
+    server.on("POST /jobs:plan", (200, a_plan("starts", "Starts now", **said)))
+    lines = tessera("run", "--plan", "--", "true").stdout.splitlines()
+    assert lines == ["● Starts now", "  stops   May be stopped.", "          Else it would wait."]
+
+
 def test_a_plan_that_waits_says_why_and_what_would_help(server, tessera):
     reasons = [{"code": "gang_incomplete", "text": "not all fit"}, {"code": "no_fit_now", "text": "no room"}]
     waits = a_plan("waits", "Waiting: #4 of 7 in train, 14:10 to 15:30", reasons=reasons, levers=[LEVER])

@@ -33,6 +33,19 @@ def test_what_another_team_is_guaranteed_is_not_taken():
     assert evicted(cycle(world(held, wants("ada", "1", priority="high"), guarantee=guarantee))) == []
 
 
+def test_a_guarantee_is_taken_back_on_one_node_though_the_cheapest_victims_are_on_two():
+    """eve may lose two cards of four; what loses least is scattered, and ada's job needs both cards of one node."""
+    guarantee = {(who, "dev"): {"gpu_milli": 2000} for who in ("ada", "eve")}
+    held = (
+        "n1: V100-32GBx2 | eve holds 1 preemptible saved 90 | eve holds 1 preemptible saved 10\n"
+        "n2: V100-32GBx2 | eve holds 1 preemptible saved 80 | eve holds 1 preemptible saved 20"
+    )
+    plan = cycle(world(held, wants("ada", "2"), guarantee=guarantee))
+    assert sorted(evicted(plan)) == [-2, -1]
+    guarantee[("eve", "dev")] = {"gpu_milli": 3000}
+    assert evicted(cycle(world(held, wants("ada", "2"), guarantee=guarantee))) == []
+
+
 def test_a_higher_class_stops_a_lower_one():
     plan = cycle(world("n1: V100-32GBx1 | eve holds 1 low preemptible", wants("ada", "1")))
     assert plan.evictions == [Eviction(-1, "preempted", 1)]

@@ -124,7 +124,7 @@ def submit_job(world: World, file: dict, user: int, team: int, pools: list[int])
     times = {"time_s": spec.time_s, "max_time_s": spec.max_time_s, "retries_left": spec.retry_times}
     whose = {"team_id": team, "user_id": user, "pool_id": pools[0], "name": spec.name or ""}
     whose |= {"choices": choices if len(choices) > 1 else []}
-    flags = {"priority": priority, "preemptible": spec.preemptible}
+    flags = {"priority": priority, "preemptible": bool(spec.preemptible)}
     with transaction.atomic():
         admit_waiting_job(user=world.person(user), waiting=Job.objects.waiting().filter(user=user))
         world.db.pause()

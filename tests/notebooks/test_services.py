@@ -9,6 +9,7 @@ import pytest
 from django.db.models.functions import Now
 from django.utils import timezone
 
+from cluster.models import Pool
 from common.errors import Conflict, Impossible, InvalidInput, NameTaken, NotPermitted, QuotaExceeded, Unavailable
 from events.models import Event, Notice
 from events.record_and_publish import SYSTEM, record
@@ -66,6 +67,13 @@ def run(notebook):
 
 def verbs(notebook):
     return list(Event.objects.filter(kind="notebook", object_id=notebook.pk).values_list("verb", flat=True))
+
+
+def test_a_notebook_is_never_stopped_for_others_whatever_its_pool_says_of_jobs(cast):
+    Pool.objects.update(batch_is_preemptible=True)
+    explore = start(create_notebook(user=cast.ada, name="explore", gpu="1/4"))
+    assert explore.job.preemptible is False
+    assert make.job(cast.ada, gpu="1/4").preemptible is True
 
 
 def test_a_notebook_runs_as_an_interactive_job_that_only_its_answer_makes_ready(cast):

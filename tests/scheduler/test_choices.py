@@ -51,6 +51,28 @@ def test_where_both_have_room_it_starts_in_the_first(cast):
     assert Job.objects.get(pk=job.pk).pool == cast.train
 
 
+def test_where_a_pool_says_that_jobs_may_be_stopped_it_may_and_borrows_there_alone(cast):
+    """What is left of both pools is guaranteed to vision; only train lets jobs borrow that do not say."""
+    Quota.objects.filter(team=cast.vision).update(gpu_milli_guarantee=1000)
+    Pool.objects.filter(pk=cast.train.pk).update(batch_is_preemptible=True)
+    job, never = make.job(cast.ada, gpu=1), make.job(cast.bob, gpu=1, pool="dev", preemptible=False)
+    assert job.pool_names == ["train", "dev"]
+    assert perform(decide()) == 1
+    job.refresh_from_db(), never.refresh_from_db()
+    assert (job.state, job.pool, job.preemptible) == ("STARTING", cast.train, True)
+    assert (never.state, [reason["code"] for reason in never.wait_reasons][:1]) == ("QUEUED", ["borrow_denied"])
+
+
+def test_a_job_that_starts_where_it_may_not_be_stopped_is_not(cast):
+    Pool.objects.filter(pk=cast.train.pk).update(batch_is_preemptible=True)
+    make.job(cast.eve, pool="train", gpu=1)
+    perform(decide())
+    job = make.job(cast.ada, gpu=1)
+    assert job.preemptible and perform(decide()) == 1
+    job.refresh_from_db()
+    assert (job.pool, job.preemptible) == (cast.dev, False)
+
+
 def test_while_it_waits_it_is_told_where_it_stands_in_each(cast):
     make.job(cast.eve, pool="train", gpu=1), make.job(cast.eve, pool="dev", gpu=1)
     perform(decide())

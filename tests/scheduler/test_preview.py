@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+from cluster.models import Pool
 from common.errors import InvalidInput, NotPermitted
 from jobs.jobfile.parse import parse_spec
 from jobs.models import Job, JobKind, Task
@@ -103,6 +104,49 @@ def test_one_that_may_be_stopped_borrows_what_another_team_is_guaranteed(cast):
     answer = plan(cast.ada, gpu="1", pool="train")
     assert [reason["code"] for reason in answer.reasons] == ["borrow_denied"]
     assert helps(answer.outlook)[("preemptible", "true")] is True
+
+
+@pytest.mark.parametrize(
+    ("guaranteed", "said", "outcome", "other"),
+    [
+        (True, {}, "starts", (False, False)),  # by its pool; otherwise it would wait
+        (True, {"preemptible": True}, "starts", (False, False)),
+        (True, {"preemptible": False}, "waits", (True, True)),
+        (False, {}, "starts", (False, True)),
+        (False, {"preemptible": False}, "starts", (True, True)),
+    ],
+)
+def test_what_the_other_choice_would_mean_is_told(cast, guaranteed, said, outcome, other):
+    Pool.objects.filter(pk=cast.train.pk).update(batch_is_preemptible=True)
+    cast.train.quotas.filter(team=cast.vision).update(gpu_milli_guarantee=1000 * guaranteed)
+    answer = plan(cast.ada, gpu="1", pool="train", **said)
+    assert answer.outcome == outcome
+    assert (answer.other.preemptible, answer.other.starts) == other
+
+
+def test_it_is_told_when_one_that_may_not_be_stopped_would_start(cast):
+    """eve's team has used its guarantee of one card; of two, ada's job may borrow none until eve's hour is over."""
+    make.gpu(cast.node, pool=cast.train)
+    Pool.objects.filter(pk=cast.train.pk).update(batch_is_preemptible=True)
+    make.start(make.job(cast.bob, gpu="1", pool="train", time="1h", preemptible=False))
+    cast.train.quotas.filter(team=cast.vision).update(gpu_milli_guarantee=1000)
+    asked = {"gpu": "1", "pool": "train", "time": "1h"}
+    answer = plan(cast.ada, **asked)
+    assert answer.outcome == "starts" and not answer.other.starts and minutes(answer.other.start) == 60
+    at_once = plan_job(cast.ada, parse_spec({"run": "true", **asked}), levers=False)
+    assert not at_once.other.starts and at_once.other.start is None
+
+
+def test_of_a_job_that_is_held_no_choice_is_weighed(cast):
+    assert plan(cast.ada, gpu="1", hold=True).other is None
+
+
+def test_a_job_whose_pool_says_no_is_offered_to_borrow(cast):
+    cast.train.quotas.filter(team=cast.vision).update(gpu_milli_guarantee=1000)
+    job = make.job(cast.ada, gpu="1", pool="train")
+    Pool.objects.filter(pk=cast.train.pk).update(batch_is_preemptible=True)  # too late for this one
+    [borrow] = [one for one in forecast_job(job).sooner if one.change.field == "preemptible"]
+    assert borrow.now and (borrow.change.value, borrow.change.was) == ("true", "")
 
 
 def test_a_higher_priority_is_not_offered(cast):

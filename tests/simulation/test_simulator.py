@@ -38,6 +38,18 @@ jobs: [{count: 15, from_h: 18, hours: 5, pool: train}]
 """
 
 
+ONE_TEAM_AWAY = """
+until_h: 72
+checkpoint_cost_s: 120
+cluster: [{nodes: 2, gpus: 8, pool: train}]
+pools: {train: {slices: 1, batch_is_preemptible: true}}
+teams: {vision: {guarantee: {train: 8}}, speech: {guarantee: {train: 8}, cell: {train: 8}}}
+jobs:
+  - {team: vision, count: 60, to_h: 72, gpus: 2, hours: {median: 4, sigma: 1}}
+  - {team: speech, count: 5, from_h: 48, to_h: 60, gpus: 8, hours: 3}
+"""
+
+
 CELLS = """
 cluster: [{nodes: 2, gpus: 2, pool: train}]
 pools: {train: {slices: 1}}
@@ -68,6 +80,34 @@ def test_a_guarantee_of_a_whole_machine_is_kept_and_one_of_two_cards_is_not_enou
     assert metrics(rows)["max_queue_s:vision"] == 0
     _, rows, _ = simulate(tmp_path, CELLS.replace(", cell: {train: 2}", ""))
     assert metrics(rows)["max_queue_s:vision"] == 7 * HOUR_S
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_where_jobs_borrow_that_do_not_say_they_wait_less_and_who_comes_back_waits_no_longer(tmp_path, seed):
+    """A team away for most of a week: its half of the cards is used meanwhile, and given back when it comes."""
+    asked = f"--seed={seed}"
+    kept, lent = (
+        metrics(
+            simulate(
+                tmp_path, ONE_TEAM_AWAY.replace("batch_is_preemptible: true", f"batch_is_preemptible: {said}"), asked
+            )[1]
+        )
+        for said in ("false", "true")
+    )
+    assert lent["mean_queue_s"] < 0.4 * kept["mean_queue_s"]
+    assert lent["cards_in_use_pct"] > 1.1 * kept["cards_in_use_pct"]
+    assert lent["mean_queue_s:speech"] <= kept["mean_queue_s:speech"] + 60
+    assert kept["stops"] == 0 < lent["stops"]
+
+
+def test_a_job_of_a_scenario_says_otherwise_than_its_pool(tmp_path):
+    said = ONE_TEAM_AWAY.replace("hours: 3}", "hours: 3, preemptible: false}")
+    (tmp_path / "world.yaml").write_text(said)
+    jobs = load_scenario(tmp_path / "world.yaml", seed=1).jobs
+    assert {(job.team, job.preemptible) for job in jobs} == {(0, True), (1, False)}
+    (tmp_path / "world.yaml").write_text(said.replace("preemptible: false}", "preemptible: perhaps}"))
+    with pytest.raises(ValueError, match=r"jobs\[1\].preemptible is neither true nor false: 'perhaps'"):
+        load_scenario(tmp_path / "world.yaml", seed=1)
 
 
 def test_a_pool_has_a_policy_of_its_own(tmp_path):

@@ -179,7 +179,12 @@ JOB = Keys(
             "3 times, for reasons that are not its own fault",
             examples=(3,),
         ),
-        Field("preemptible", Flag(), "Whether it may be stopped for others; it is then queued again.", "false"),
+        Field(
+            "preemptible",
+            Flag(),
+            "Whether it may use what other teams do not need, and be stopped and queued again when they do.",
+            "the pool's",
+        ),
         Field("labels", LABELS, "Your own names and values, to find it by.", "none", examples=({"exp": "a"},)),
         Field("hold", Flag(), "Whether it waits until it is released.", "false"),
         Field(

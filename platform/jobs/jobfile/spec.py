@@ -95,7 +95,7 @@ class JobSpec:
     max_time_s: int | None = None
     retry_times: int = DEFAULT_RETRY_TIMES
     retry_when: tuple[str, ...] = DEFAULT_RETRY_WHEN
-    preemptible: bool = False
+    preemptible: bool | None = None
     labels: dict[str, str] = field(default_factory=dict)
     hold: bool = False
     start_at: datetime | None = None

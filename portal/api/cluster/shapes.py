@@ -269,10 +269,11 @@ class PoolShape(serializers.Serializer):
     NVIDIA's MPS where possible; else they take turns.
 
     max_grace_s: longest checkpoint before a stop. ageing_s: waiting that raises a job by one class. reservations: so
-    many first jobs keep a place in time. high_priority: what it costs; high_gpu_hours: each team's weekly budget, where
-    that is the price. longest_s: where short jobs go first, longer ones and those without `time` count as this.
-    stop_longer: a job stops preemptible ones of its class more than so many times as long; null: none. most_stops:
-    stops until a job is exempt. weight_*: 0 to 1000, to choose among machines.
+    many first jobs keep a place in time. batch_is_preemptible: whether jobs are whose file has no `preemptible`.
+    high_priority: what it costs; high_gpu_hours: each team's weekly budget, where that is the price. longest_s: where
+    short jobs go first, longer ones and those without `time` count as this. stop_longer: a job stops preemptible ones
+    of its class more than so many times as long; null: none. most_stops: stops until a job is exempt. weight_*: 0 to
+    1000, to choose among machines.
     """
 
     name = serializers.CharField(source="pool.name")
@@ -286,6 +287,7 @@ class PoolShape(serializers.Serializer):
     max_grace_s = serializers.IntegerField(source="pool.max_grace_s")
     ageing_s = serializers.IntegerField(source="pool.ageing_s")
     reservations = serializers.IntegerField(source="pool.reservations")
+    batch_is_preemptible = serializers.BooleanField(source="pool.batch_is_preemptible")
     preempt = serializers.BooleanField(source="pool.preempt")
     high_priority = serializers.ChoiceField(HighPriority.choices, source="pool.high_priority")
     high_gpu_hours = serializers.IntegerField(source="pool.high_gpu_hours")

@@ -20,7 +20,13 @@ from portal.api.jobs.jobs import BODY, find_job
 from portal.api.jobs.shapes import StartRange, show_start
 from portal.api.schema import Problem
 from portal.api.view import ApiView
-from portal.wording.plans import describe_change, describe_plan, describe_sooner_start
+from portal.wording.plans import (
+    describe_borrowing,
+    describe_change,
+    describe_other_choice,
+    describe_plan,
+    describe_sooner_start,
+)
 from scheduler.preview.preview import JobForecast, PlanAnswer, PlannedPlacement, Suggestion, forecast_job, plan_job
 
 
@@ -69,10 +75,23 @@ class LeversAnswer(serializers.Serializer):
     whole = serializers.BooleanField()
 
 
+class OtherChoiceShape(serializers.Serializer):
+    """What the job would meet if `preemptible` said the other. start: of one that would wait instead of starting now,
+    if known. text: in words.
+    """
+
+    preemptible = serializers.BooleanField()
+    starts = serializers.BooleanField()
+    start = StartRange(allow_null=True)
+    text = serializers.CharField()
+
+
 class PlanShape(LeversAnswer):
     """outcome: it starts in the next cycle (places), waits (position of `of`, reasons, start, levers), or can never run
     (refusal, as of a submit). text: in words. pool: where it starts or is to start first, null if it can never run.
-    pools: all where it waits.
+    pools: all where it waits. preemptible: whether it may be stopped for other teams in `pool`, null if it can never
+    run; preemptible_text: that, who says so, and what it means. other_choice: null of a job that is held or can never
+    run.
     """
 
     outcome = Outcome()
@@ -83,6 +102,9 @@ class PlanShape(LeversAnswer):
     position = serializers.IntegerField(allow_null=True)
     of = serializers.IntegerField(allow_null=True)
     reasons = Reason(many=True)
+    preemptible = serializers.BooleanField(allow_null=True)
+    preemptible_text = serializers.CharField(allow_blank=True)
+    other_choice = OtherChoiceShape(allow_null=True)
     refusal = Problem(allow_null=True)
 
 
@@ -130,9 +152,20 @@ def show_plan(answer: PlanAnswer, request: Request) -> dict[str, Any]:
         "position": position,
         "of": of,
         "reasons": show_reasons(answer.reasons),
+        "preemptible": answer.draft.preemptible if answer.draft else None,
+        "preemptible_text": describe_borrowing(answer.draft) if answer.draft else "",
+        "other_choice": show_other_choice(answer),
         "refusal": problem(answer.never, request) if answer.never else None,
         **show_outlook(answer.outlook),
     }
+
+
+def show_other_choice(answer: PlanAnswer) -> dict[str, Any] | None:
+    other = answer.other
+    if other is None:
+        return None
+    told = {"preemptible": other.preemptible, "starts": other.starts, "start": show_start(other.start)}
+    return {**told, "text": describe_other_choice(other, answer.outcome)}
 
 
 def show_outlook(outlook: JobForecast) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from rest_framework import serializers
 from common.resources import show_cpu, show_duration, show_memory
 from events.models import Event
 from jobs.jobfile.description import ENDS_JOB
-from jobs.models import Job, Priority, Task
+from jobs.models import Job, Priority, Task, may_be_stopped
 from jobs.reason_messages import UNEXPLAINED, describe_end, describe_resize_refusal
 from jobs.states import JobState
 from portal.access.redacted_rows import expected_end
@@ -183,6 +183,8 @@ class JobShape(serializers.Serializer):
 
     pool: where it runs or ran; while it waits where it is to start first. pools: all where it waits, as preferred.
     reason: why it ended. wait: while it waits. spec: the canonical job file. tasks: of the newest attempt.
+    preemptible: whether it may be stopped for other teams, where it runs or in the first of the pools; spec has null
+    where the pool said so at the submit.
     """
 
     id = serializers.CharField(source="public_id")
@@ -204,6 +206,7 @@ class JobShape(serializers.Serializer):
     roles = serializers.SerializerMethodField()
     time = AmountField(show_duration, source="time_s")
     max_time = AmountField(show_duration, source="max_time_s")
+    preemptible = serializers.SerializerMethodField()
     spec = serializers.DictField()
     attempt = serializers.IntegerField()
     retries_left = serializers.IntegerField()
@@ -252,6 +255,9 @@ class JobShape(serializers.Serializer):
     @extend_schema_field(serializers.DateTimeField(allow_null=True))
     def get_expected_end_at(self, job: Job) -> str | None:
         return moment(expected_end(job))
+
+    def get_preemptible(self, job: Job) -> bool:
+        return may_be_stopped(job)
 
     def get_held(self, job: Job) -> bool:
         return job.held_at is not None

@@ -39,6 +39,7 @@ GROUPS: tuple[tuple[str | Promise, str | Promise, tuple[str, ...]], ...] = (
         (
             "ageing_s",
             "reservations",
+            "batch_is_preemptible",
             "preempt",
             "high_priority",
             "high_gpu_hours",
@@ -194,6 +195,7 @@ def undo_change(request: HttpRequest, name: str, event_id: int) -> HttpResponse:
 
 def show_one(request: HttpRequest, pool: Pool, form: PolicyForm) -> HttpResponse:
     machines = Node.objects.present().filter(pk__in=list_machines_of_pools([pool.pk])[pool.pk]).order_by("name")
+    waiting = Job.objects.waiting().in_pool(pool.name)
     context = {
         "pool": pool,
         "line": next(line for line in list_lines() if line.pool.pk == pool.pk),
@@ -202,7 +204,8 @@ def show_one(request: HttpRequest, pool: Pool, form: PolicyForm) -> HttpResponse
         "seen": _last_change(pool),
         "machines": machines[:MOST_MACHINES],
         "more_machines": max(machines.count() - MOST_MACHINES, 0),
-        "waiting": Job.objects.waiting().in_pool(pool.name).count(),
+        "waiting": waiting.count(),
+        "kept_out": waiting.filter(wait_reasons__0__code="borrow_denied").count(),
         "teams": list(pool.quotas.order_by("team__name").values_list("team__name", flat=True)),
         "lends": Window.objects.filter(lender=pool).select_related("borrower"),
         "borrows": Window.objects.filter(borrower=pool).select_related("lender"),
@@ -233,6 +236,7 @@ def describe_policy(pool: Pool) -> list[str]:
         slices % {"n": pool.max_slices_per_gpu} if pool.shared else _("whole cards"),
         limit if pool.default_max_time_s else _("no time limit"),
         _("short jobs first") if pool.short_first else _("short and long jobs alike"),
+        _("idle cards are borrowed") if pool.batch_is_preemptible else _("jobs borrow only where they say so"),
         _("higher priority preempts") if pool.preempt else _("no preemption by priority"),
         _describe_price(pool),
     ]

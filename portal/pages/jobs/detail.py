@@ -29,6 +29,7 @@ from portal.pages.jobs.view_model import JobRights, JobView
 from portal.pages.own_limits import FullLimit, find_full_running_limit
 from portal.pages.sharing.view_model import find_link
 from portal.wording.image_pulls import task_hint
+from portal.wording.plans import describe_stops
 from portal.wording.resources import describe_gpu, describe_task_count, show_elapsed, show_gpu_part
 from portal.wording.usage import describe_share_use, describe_task_use
 from runtimes.log_store import LogStore
@@ -202,6 +203,11 @@ class JobDetail:
     def full(self) -> FullLimit | None:
         """Return what holds the reader's limit for which it waits."""
         return find_full_running_limit(self.view)
+
+    @property
+    def stops(self) -> str:
+        """Say whether it may be stopped for other teams, and who says so; "" of a notebook, which never is."""
+        return "" if self.job.kind == JobKind.INTERACTIVE else describe_stops(self.job)
 
     @cached_property
     def planned_stop(self) -> AlertView | None:

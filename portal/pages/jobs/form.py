@@ -27,21 +27,25 @@ TEXTS = (
     "wait_max",
 )
 NUMBERS = ("nodes", "retry")
-FLAGS = ("hold", "preemptible")
-FIELDS = (*TEXTS, *NUMBERS, *FLAGS, "env")
+FLAGS = ("hold",)
+CHOICES = ("preemptible",)
+"""Yes, no, or neither: the pool says then."""
+FIELDS = (*TEXTS, *NUMBERS, *FLAGS, *CHOICES, "env")
 
 USUAL = {"nodes": "1", "priority": "normal", "gpu": "0"}
 """What a field shows where the file says nothing; typing it leaves the key out."""
 
+CHOSEN = {"true": True, "false": False}
 LONGEST_NUMBER = 30
 
 
 def values_of(data: Mapping) -> dict[str, str]:
-    """Return {field: text}, flags as "on" or ""."""
+    """Return {field: text}, flags as "on" or "", choices as "true", "false" or ""."""
     values = {name: _text(data.get(name)) or USUAL.get(name, "") for name in (*TEXTS, "nodes")}
     retry = data.get("retry")
     values["retry"] = _text(retry.get("times") if isinstance(retry, dict) else retry)
     values |= {name: "on" if data.get(name) is True else "" for name in FLAGS}
+    values |= {name: _choice_text(data.get(name)) for name in CHOICES}
     values["env"] = _env_lines(data.get("env"))
     return values
 
@@ -74,16 +78,22 @@ def _put(data: dict, name: str, value: str) -> None:
         entry: object = {key.strip(): text for key, _, text in (line.partition("=") for line in lines)}
     elif name in FLAGS:
         entry = value == "on"
+    elif name in CHOICES:
+        entry = CHOSEN.get(value, value)
     elif name in NUMBERS:
         entry = _number(value)
     else:
         entry = value
     if name == "retry" and isinstance(data.get("retry"), dict) and entry != "":
         entry = {**data["retry"], "times": entry}
-    if entry in ("", {}, False) or value == USUAL.get(name):
+    if entry in ("", {}) or (name in FLAGS and not entry) or value == USUAL.get(name):
         data.pop(name, None)
     else:
         data[name] = entry
+
+
+def _choice_text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else _text(value)
 
 
 def _number(value: str) -> int | str:

@@ -35,7 +35,13 @@ from portal.pages.jobs.job_editor import EditedJob, Verdict, locate_errors, read
 from portal.pages.jobs.view_model import find_job
 from portal.pages.own_limits import find_full_submit_limit
 from portal.pages.request_guards import signed_in
-from portal.wording.plans import describe_change, describe_plan, describe_sooner_start
+from portal.wording.plans import (
+    describe_borrowing,
+    describe_change,
+    describe_other_choice,
+    describe_plan,
+    describe_sooner_start,
+)
 from portal.wording.priority import describe_price
 from portal.wording.resources import describe_roles
 from scheduler.preview.possible_asks import PossibleAsks, find_named_ask
@@ -53,8 +59,6 @@ run: |-
 """
 CHANGED = ("gpu", "cpu", "memory", "nodes", "pool", "time", "priority", "preemptible")
 ROLES = gettext_lazy("Roles, set in the YAML: %(roles)s.")
-FLAG_VALUES = {"true": "on"}
-"""What the file says of a flag, as its box says it."""
 MAX_SCRIPT = 1024 * 1024
 
 
@@ -112,7 +116,7 @@ def build_first_file(user: User, source: str, possible: PossibleAsks) -> str:
 
 def read_changes(query: Mapping[str, str]) -> dict[str, str]:
     """Return {field: text} that a lever's link changes."""
-    return {name: FLAG_VALUES.get(query[name], query[name]) for name in CHANGED if name in query}
+    return {name: query[name] for name in CHANGED if name in query}
 
 
 def keep_upload(user: User, edited: EditedJob, upload: UploadedFile | None) -> None:
@@ -154,7 +158,9 @@ def preview(user: User, edited: EditedJob, verdict: Verdict, *, ahead: bool) -> 
     if answer.never:
         return _build_preview("fault", describe_plan(answer), fixes=_add_refusals(answer.never, edited, verdict).fixes)
     draft, waits = cast(Draft, answer.draft), answer.outcome == "waits"
-    more = [capfirst(describe_wait(reason)) for reason in answer.reasons[:1]] + list_notes(user, draft)
+    more = [capfirst(describe_wait(reason)) for reason in answer.reasons[:1]]
+    more.append(f"{describe_borrowing(draft)} {describe_other_choice(answer.other, answer.outcome)}".strip())
+    more += list_notes(user, draft)
     if waits and not ahead:
         more.append(_("Estimating when it would start, and what would help…"))
     found = _build_preview(
@@ -162,16 +168,21 @@ def preview(user: User, edited: EditedJob, verdict: Verdict, *, ahead: bool) -> 
         describe_plan(answer),
         more,
         build_suggestion_fixes(answer),
-        later=waits and not ahead,
+        later=not ahead and (waits or is_other_unknown(answer)),
     )
     return {**found, "usual": list_defaults(draft)}
+
+
+def is_other_unknown(answer: PlanAnswer) -> bool:
+    """Whether it is to be told when a job that may not be stopped would start, which takes longer to find out."""
+    return answer.other is not None and answer.outcome == "starts" and not answer.other.starts
 
 
 def build_suggestion_fixes(answer: PlanAnswer) -> list[dict]:
     return [
         {
             "field": one.change.field,
-            "value": FLAG_VALUES.get(one.change.value, one.change.value),
+            "value": one.change.value,
             "words": _("%(change)s: %(start)s")
             % {"change": capfirst(describe_change(one)), "start": describe_sooner_start(one)},
         }

@@ -18,6 +18,7 @@ from cluster.models import HighPriority, Pool
 from common.errors import NotFound
 from common.resources import parse_gpu, show_duration, show_place
 from jobs.changing import show_label
+from jobs.lifecycle import MADE_ROOM
 from jobs.models import Job, JobKind, Priority, Task, read_job_id
 from jobs.reason_messages import describe_end, describe_wait
 from jobs.running_slices import may_resize
@@ -279,6 +280,14 @@ class JobView:
             return ""
         params = {"position": self.job.wait_position, "of": self.job.wait_of, "pool": self.job.told_pool_name}
         return _("#%(position)s of %(of)s in %(pool)s") % params
+
+    @property
+    def stopped_for(self) -> str:
+        """Say for what the job was stopped that is queued again, or ""."""
+        if not self.is_waiting or self.job.reason not in MADE_ROOM:
+            return ""
+        params = {"why": describe_end(self.job.reason), "attempt": self.job.attempt}
+        return _("%(why)s It is queued again, as attempt %(attempt)s.") % params
 
     @property
     def reasons(self) -> list[str]:

@@ -16,6 +16,7 @@ from scheduler.core.placement.victims import (
     MayStop,
     choose_for_gang,
     choose_on_node,
+    count_whole_cards,
     get_lost_work,
     is_fully_borrowed,
     stop_until_enough,
@@ -27,6 +28,8 @@ from scheduler.core.quota.whole_node_guarantees import build_cell_constraint
 
 MAX_NODES_TRIED = 64
 """Nodes examined per job."""
+MAX_NODES_CLEARED = 16
+"""Nodes examined per job where the cheapest victims are scattered, which finds out less at once."""
 
 
 def evict_for_maintenance(cycle: Cycle) -> None:
@@ -126,7 +129,29 @@ def choose_victims(cycle: Cycle, job: WaitingJob, demand: GangDemand, may_stop: 
     gone = stop_until_enough(world, able, job, may_stop, lambda: False)
     if sum(role.min for role in job.gang) > 1:
         return choose_for_gang(ScoredSnapshot(world, ScoreTable(world, cycle.policy)), job, demand, gone)
-    return _choose_cheapest_node(world, cycle, job, demand, gone, may_stop)
+    cheapest = _choose_cheapest_node(world, cycle, job, demand, gone, may_stop)
+    return cheapest or (gone and _choose_by_node(world, cycle, job, demand, able, may_stop))
+
+
+def _choose_by_node(
+    world: Snapshot, cycle: Cycle, job: WaitingJob, demand: GangDemand, able: list[RunningJob], may_stop: MayStop
+) -> Sequence[RunningJob]:
+    """Return the cheapest set on one node where the cheapest victims of all are scattered: a team gives back so much.
+
+    able: by the work that they lose.
+    """
+    request = RequestClass(job.gang[0].ask, job.pool, demand.kinds[0], demand.reach)
+    fits = np.ones(len(world.nodes), dtype=bool)
+    if request.ask.whole:
+        fits = count_whole_cards(world, able) >= request.ask.gpus
+    if keep := build_cell_constraint(world, job, demand):
+        fits &= keep.node_choices(request.ask, request.kinds)[-1]
+    here: dict[int, list[RunningJob]] = {}
+    for victim in able:
+        for node in {task.node for task in victim.tasks if fits[task.node]}:
+            here.setdefault(node, []).append(victim)
+    found = (choose_on_node(world, request, node, here[node], job, may_stop) for node in list(here)[:MAX_NODES_CLEARED])
+    return min(filter(None, found), key=lambda victims: _sum_lost_work(victims, cycle.now), default=())
 
 
 def _choose_cheapest_node(
@@ -146,9 +171,13 @@ def _choose_cheapest_node(
             here[node].append(victim)
 
     def cost(victims: list[RunningJob]) -> float:
-        return sum(get_lost_work(victim, cycle.now) for victim in victims)
+        return _sum_lost_work(victims, cycle.now)
 
     cheapest = sorted(here, key=lambda node: cost(here[node]))[:MAX_NODES_TRIED]
     return min(
         (choose_on_node(world, request, node, here[node], job, may_stop) for node in cheapest), key=cost, default=()
     )
+
+
+def _sum_lost_work(victims: Sequence[RunningJob], now: float) -> float:
+    return sum(get_lost_work(victim, now) for victim in victims)

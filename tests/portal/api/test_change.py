@@ -51,7 +51,7 @@ def test_it_keeps_all_but_what_is_changed(ada, job):
     words = describe_event(Event.objects.get(verb="changed"))
     assert words == (
         "Changed while waiting: gpu from 1 to 1/2, pool from train to dev, time from none to 2h, "
-        "preemptible from false to true"
+        "preemptible from none to true"
     )
 
 

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from cluster.models import HighPriority
+from cluster.models import HighPriority, Pool
 from jobs.control import retry_job
 from jobs.models import Job
 from quotas.models import Quota
@@ -35,6 +35,16 @@ def submit(ada, **spec) -> dict:
     answer = ada.post("jobs", {"run": "true", "gpu": "1", **spec})
     assert answer.status_code == 201, answer.json()
     return answer.json()
+
+
+def test_whether_it_may_be_stopped_is_told_of_the_pool_where_it_is(ada, cast):
+    Pool.objects.filter(name="train").update(batch_is_preemptible=True)
+    make.start(make.job(cast.eve, gpu="1", pool="train", time="1h"))
+    job = submit(ada)
+    assert (job["pools"], job["preemptible"], job["spec"]["preemptible"]) == (["train", "dev"], True, None)
+    assert cycle() == 1
+    ran = ada.get(f"jobs/{job['id']}").json()
+    assert (ran["pool"], ran["preemptible"], ran["spec"]["preemptible"]) == ("dev", False, None)
 
 
 def test_beside_a_full_pool_it_starts_in_the_next_one_in_the_next_cycle(ada, cast):

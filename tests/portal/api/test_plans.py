@@ -3,6 +3,7 @@
 import pytest
 from django.conf import settings as conf
 
+from cluster.models import Pool
 from jobs.models import Job
 from tests import make
 
@@ -22,6 +23,17 @@ def test_a_plan_says_where_it_starts_and_stores_nothing(ada):
     assert (plan["outcome"], plan["text"], plan["pool"]) == ("starts", "Starts now, likely on n1 (¼ of GPU 0)", "dev")
     assert plan["places"] == [{"node": "n1", "gpus": [0], "gpu_milli": 250, "role": ""}] and plan["refusal"] is None
     assert not Job.objects.exists()
+
+
+def test_a_plan_says_whether_it_may_be_stopped_and_what_the_other_choice_would_mean(ada, cast):
+    Pool.objects.filter(name="train").update(batch_is_preemptible=True)
+    cast.train.quotas.filter(team=cast.vision).update(gpu_milli_guarantee=1000)
+    plan = ada.post("jobs:plan", {"run": "true", "gpu": "1", "pool": "train"}).json()
+    assert plan["preemptible"] and plan["preemptible_text"].startswith("May be stopped for other teams, as pool train")
+    other = plan["other_choice"]
+    assert (other["preemptible"], other["starts"]) == (False, False) and "could not borrow" in other["text"]
+    never = ada.post("jobs:plan", {"run": "true", "gpu": "9"}).json()
+    assert (never["preemptible"], never["preemptible_text"], never["other_choice"]) == (None, "", None)
 
 
 def test_a_plan_says_which_role_goes_where(ada):

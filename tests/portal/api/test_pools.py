@@ -64,6 +64,13 @@ def test_a_policy_that_makes_no_sense_is_refused_by_its_field(root, field, value
     assert Pool.objects.filter(name="train").values().get() == was
 
 
+def test_a_pool_says_what_jobs_are_that_do_not_say(root, cast):
+    assert patch(root, "pools/train", {"batch_is_preemptible": True}).json()["batch_is_preemptible"] is True
+    assert make.job(cast.ada, gpu="1", pool="train").preemptible
+    patch(root, "pools/train", {"batch_is_preemptible": False})
+    assert not make.job(cast.ada, gpu="1", pool="train").preemptible
+
+
 def test_a_pool_keeps_mps_from_its_slices(root, cast):
     assert patch(root, "pools/dev", {"allows_mps": False}).json()["allows_mps"] is False
     (task,) = make.start(make.job(cast.ada, gpu="1/4", pool="dev"), state="ASSIGNED")
@@ -150,6 +157,7 @@ def test_who_is_no_admin_opens_and_closes_no_window(root, ada):
 def test_a_pool_is_created_once_with_the_usual_policy(root, eve):
     made = root.post("pools", {"name": "large", "reservations": 5})
     assert made.status_code == 201 and made["Location"].endswith("/pools/large")
+    assert made.json()["batch_is_preemptible"] is True
     assert eve.get("pools/large").json() == made.json() and made.json()["reservations"] == 5
     again = root.post("pools", {"name": "large"})
     assert (again.status_code, again.json()["code"]) == (409, "name_taken")

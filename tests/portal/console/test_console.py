@@ -327,7 +327,7 @@ def test_a_pool_keeps_mps_from_its_slices_by_one_box(cast, root):
 def test_the_policy_of_a_pool_is_what_its_next_cycle_goes_by(cast, root):
     assert load_world().policy.pools == (Policy(scores=SCORES),) * 2
     words = {"ageing_s": "2h", "reservations": 5, "arrangement": "spread", "weight_links": 7, "max_grace_s": "1m"}
-    words |= {"short_first": "on", "longest_s": "30d", "stop_longer": 4, "most_stops": 3}
+    words |= {"batch_is_preemptible": "on", "short_first": "on", "longest_s": "30d", "stop_longer": 4, "most_stops": 3}
     assert change_pool(root, cast.dev, **words).status_code == 302  # the box for preemption is not ticked
     scores = spread_scores(weigh_scores(links=7))
     dev = Policy(
@@ -336,6 +336,7 @@ def test_the_policy_of_a_pool_is_what_its_next_cycle_goes_by(cast, root):
     assert load_world().policy.pools == (dev, Policy(scores=SCORES))
     cast.dev.refresh_from_db()
     assert (cast.dev.high_priority, cast.dev.high_gpu_hours) == ("budget", 40)
+    assert cast.dev.batch_is_preemptible
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from django.conf import settings as conf
 from django.db import connections
 from django.utils import timezone
 
+from cluster.models import Pool
 from jobs.models import Job, Task
 from jobs.states import JobState, TaskState
 from portal.pages.jobs.job_list import PAGE
@@ -356,6 +357,38 @@ def test_an_instance_is_whole_and_its_card_is_not_ones_own(cast, look):
 def test_the_overview_follows_the_log(cast, look):
     job, [task] = started(cast.ada)
     assert f'<log-view class="log" data-task="{task.uuid}"' in look(cast.ada, f"/j/{job.public_id}/")
+
+
+@pytest.mark.parametrize(
+    ("said", "pool", "words"),
+    [
+        ({}, True, "May be stopped for other teams, as pool train says."),
+        ({}, False, "Never stopped for others, as pool train says."),
+        ({"preemptible": True}, False, "May be stopped for other teams, as asked."),
+        ({"preemptible": False}, True, "Never stopped for others, as asked."),
+    ],
+)
+def test_a_job_says_whether_it_may_be_stopped_and_who_says_so(cast, look, said, pool, words):
+    Pool.objects.update(batch_is_preemptible=pool)
+    job = make.job(cast.ada, gpu="1", pool="train", **said)
+    assert words in look(cast.ada, f"/j/{job.public_id}/")
+
+
+def test_a_job_of_several_pools_says_it_of_each_until_it_has_started(cast, look):
+    Pool.objects.filter(name="dev").update(batch_is_preemptible=True)
+    job = make.job(cast.ada, gpu="1")
+    assert "in dev, not in train, as these pools say" in look(cast.ada, f"/j/{job.public_id}/")
+    make.start(job)
+    assert "Never stopped for others, as pool train says." in look(cast.ada, f"/j/{job.public_id}/")
+
+
+def test_a_job_that_was_stopped_for_others_says_why_it_is_queued_again(cast, look):
+    job, [task] = started(cast.ada)
+    assert "stopped-for" not in look(cast.ada, f"/j/{job.public_id}/")
+    for state in (TaskState.STOPPING, TaskState.STOPPED):
+        make.move(task, state, "reclaimed")
+    page = look(cast.ada, f"/j/{job.public_id}/")
+    assert "took back what this team had borrowed. It is queued again, as attempt 2." in page
 
 
 def test_a_waiting_job_says_every_reason_and_since_when(cast, look):

@@ -10,6 +10,7 @@ from django.conf import settings as conf
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.utils import timezone
 
+from cluster.models import Pool
 from jobs.code.upload import keep_code, pack_one_file
 from jobs.jobfile.load import load_jobfile
 from jobs.models import CodePack, Job
@@ -222,6 +223,8 @@ CORPUS = [
     "run: |-\n  a\n  b: c\n",
     "name: '007'\nrun: x\nenv: {LR: 1e-4, NO: no, EMPTY: '', 'MULTI': \"a\\nb\"}\n",
     "run: x\nretry: {times: 2, when: [node_lost]}\nlabels: {a: b}\npreemptible: true\nhold: true\n",
+    "run: x\npreemptible: false\n",
+    "run: x\npreemptible: perhaps\n",
     "run: x\ngpu: [1, {a: b}]\nnodes: many\nenv: 3\n",
     "roles: {worker: {run: x, gpu: 1/4, count: 2}}\n",
 ]
@@ -251,9 +254,12 @@ def _posted(data):
 def test_the_preview_says_where_it_starts_now(cast, sync):
     preview = sync(cast.ada, **by_form(run="x", gpu="1/4"))["preview"]
     assert (preview["tone"], preview["words"]) == ("done", "Starts now, likely on n1 (¼ of GPU 0)")
-    assert (
-        preview["more"] == ["GPUs free in this pool: 1 of 1, whole cards: 1. Jobs waiting: 0."] and not preview["later"]
-    )
+    assert preview["more"] == [
+        "Never stopped for others, as pool dev says. It uses no cards that are guaranteed to other teams. With "
+        "`preemptible: true` it would start no sooner.",
+        "GPUs free in this pool: 1 of 1, whole cards: 1. Jobs waiting: 0.",
+    ]
+    assert not preview["later"]
 
 
 @pytest.fixture
@@ -274,10 +280,44 @@ def test_of_what_waits_the_preview_says_why_at_once_and_when_a_moment_later(midd
     assert later["fixes"] == [{"field": "pool", "value": "dev", "words": "Pool dev instead of train: now"}]
 
 
-def test_a_box_that_would_help_is_ticked_by_its_button(cast, sync):
+def test_a_choice_that_would_help_is_made_by_its_button(cast, sync):
     cast.train.quotas.filter(team=cast.vision).update(gpu_milli_guarantee=1000)
     fixes = sync(cast.ada, **by_form(run="x", gpu="1", pool="train"), ahead="1")["preview"]["fixes"]
-    assert ("preemptible", "on") in [(fix["field"], fix["value"]) for fix in fixes]
+    assert ("preemptible", "true") in [(fix["field"], fix["value"]) for fix in fixes]
+
+
+@pytest.mark.parametrize(("chosen", "written"), [("", None), ("true", True), ("false", False)])
+def test_the_form_has_a_choice_of_three_between_the_pool_and_oneself(cast, post, chosen, written):
+    post(cast.ada, **by_form(run="x", gpu="1", pool="train", preemptible=chosen))
+    job = Job.objects.get()
+    assert (job.spec["preemptible"], job.preemptible) == (written, bool(written))
+
+
+def test_a_choice_is_taken_back_by_the_form(cast, sync):
+    told = sync(cast.ada, **by_form("run: x\npreemptible: false\n", preemptible=""))
+    assert "preemptible" not in told["yaml"] and told["values"]["preemptible"] == ""
+    assert sync(cast.ada, **by_yaml("run: x\npreemptible: false\n"))["values"]["preemptible"] == "false"
+
+
+def test_the_preview_says_which_it_is_and_what_the_other_choice_would_mean(cast, sync):
+    cast.train.quotas.filter(team=cast.vision).update(gpu_milli_guarantee=1000)
+    Pool.objects.filter(pk=cast.train.pk).update(batch_is_preemptible=True)
+    borrows = sync(cast.ada, **by_form(run="x", gpu="1", pool="train"))["preview"]
+    assert borrows["words"].startswith("Starts now") and borrows["later"]
+    assert borrows["more"][0] == (
+        "May be stopped for other teams, as pool train says. It may use cards that other teams leave idle, and is "
+        "asked to leave when these need them: it is then queued again, and begins anew unless it saves checkpoints and "
+        "loads them. With `preemptible: false` it could not borrow, and would wait."
+    )
+    stays = sync(cast.ada, **by_form("checkpoint: ckpt\n", run="x", gpu="1", pool="train", preemptible="false"))
+    assert stays["preview"]["more"][1] == (
+        "Never stopped for others, as asked. It uses no cards that are guaranteed to other teams. With "
+        "`preemptible: true` it would start now, on cards that another team may take back."
+    )
+    keeps = sync(cast.ada, **by_form("checkpoint: ckpt\n", run="x", gpu="1", preemptible="true"))["preview"]
+    assert "goes on from its last checkpoint" in keeps["more"][0]
+    mixed = sync(cast.ada, **by_form(run="x", gpu="1"))["preview"]["more"][0]
+    assert mixed.startswith("May be stopped for other teams in train, not in dev, as these pools say.")
 
 
 def test_code_that_stands_here_is_refused_before_it_is_planned(cast, sync):

@@ -5,6 +5,7 @@ from django.test import Client
 
 from cluster.models import Pool
 from events.models import Event
+from jobs.models import Job
 from tests import make
 from tests.browser import browser
 
@@ -46,6 +47,26 @@ def test_the_list_tells_what_each_pool_has_and_its_policy_in_words(root, cast):
     line = next(line for line in page.context["lines"] if line.pool.name == "dev")
     assert (line.cards, line.used, line.free) == (1, 1000, 0)
     assert "no time limit" in page.content.decode() and "higher priority preempts" in page.content.decode()
+
+
+def test_what_jobs_do_that_do_not_say_is_a_box_of_the_pool_and_told_in_its_words(root, cast):
+    assert "jobs borrow only where they say so" in root.get(LIST).content.decode()
+    root.post(ONE, filled(root, batch_is_preemptible="on"))
+    assert dev().batch_is_preemptible
+    page = root.get(LIST)
+    line = next(line for line in page.context["lines"] if line.pool.name == "dev")
+    assert "idle cards are borrowed" in line.policy
+    root.post("/console/pools/new", {"name": "large", "description": ""})
+    assert Pool.objects.get(name="large").batch_is_preemptible
+
+
+def test_a_pool_tells_how_many_jobs_wait_since_they_may_not_borrow(root, cast):
+    jobs = [make.job(cast.ada, gpu="1", pool="dev") for _ in range(3)]
+    assert 'id="kept-out"' not in root.get(ONE).content.decode()
+    reasons = [{"code": "borrow_denied", "params": {"teams": ["vision"]}}]
+    Job.objects.filter(pk__in=[job.pk for job in jobs[1:]]).update(wait_reasons=reasons)
+    page = root.get(ONE)
+    assert page.context["kept_out"] == 2 and "they may not be stopped" in page.content.decode()
 
 
 def test_a_change_is_recorded_marked_and_undone(root):
