@@ -46,6 +46,7 @@ def test_each_witness_has_a_key_of_its_own():
 
 def test_where_nothing_is_known_it_is_what_was_said_or_nothing():
     assert LengthModel().predict(job()) == PredictedLength(inf, inf, "", 0)
+    assert LengthModel().predict(job(), limit_s=60.0) == PredictedLength(60.0, inf, "", 0)
     assert LengthModel().predict(job(said_s=600.0)) == PredictedLength(600.0, inf, "said", 0)
 
 

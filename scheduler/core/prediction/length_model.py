@@ -24,6 +24,8 @@ SHARE = 0.9
 """Of such jobs that last no longer than `latest_s`."""
 LEAST_ERRORS = 10
 """Errors that it takes to tell so."""
+UNTESTED = 4.0
+"""How many times as long as expected the latest is until then; `inf` for what nobody but the person says."""
 TESTED = 1000
 """Newest predictions that are kept with what came true."""
 
@@ -61,6 +63,12 @@ class _Testimony:
     group: Group
     errors: list[float]
 
+    @property
+    def latest_s(self) -> float:
+        if len(self.errors) >= LEAST_ERRORS:
+            return _to_seconds(self.center + _covering(self.errors))
+        return inf if self.witness == SAID else UNTESTED * _to_seconds(self.center)
+
 
 @dataclass
 class LengthModel:
@@ -79,9 +87,9 @@ class LengthModel:
         """
         found = self._choose(job)
         if found is None:
-            return PredictedLength()
+            return PredictedLength(limit_s)
         expected_s = _to_seconds(found.center)
-        latest_s = _to_seconds(found.center + _covering(found.errors)) if len(found.errors) >= LEAST_ERRORS else inf
+        latest_s = found.latest_s
         if elapsed_s >= expected_s:
             expected_s, latest_s = _outlive(found, elapsed_s)
         elif elapsed_s >= latest_s:
@@ -200,4 +208,4 @@ def _to_seconds(length: float) -> float:
 
 
 def _rounded(values: Iterable[float]) -> list[float]:
-    return [round(value, 3) for value in values]
+    return [round(value, 5) for value in values]
