@@ -1,6 +1,6 @@
 """How right predicted lengths are on drawn years, and how long jobs wait by them, by what people say, and by truth.
 
-    bin/bench lengths [--seeds 10] [--jobs 20000] [--queue 1500] [--csv FILE]
+    bin/bench lengths [--seeds 10] [--jobs 20000] [--queue 300] [--csv FILE]
 
 A year: bench/shared/drawn_years.py. Each job is predicted before it is learned from; the first fifth is not counted.
 queue: so many jobs come to 4 machines of 8 cards, of one team, at 90 % of what these can do, by a pool as shipped and
@@ -34,7 +34,7 @@ def main(arguments: list[str]) -> int:
     parser = parser_of("lengths", "nothing")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--jobs", type=int, default=20_000)
-    parser.add_argument("--queue", type=int, default=1500)
+    parser.add_argument("--queue", type=int, default=300)
     options = parser.parse_args(arguments)
     rows: list[Row] = []
     waits: dict[tuple[str, str], list[float]] = {}

@@ -6,7 +6,7 @@ from math import ceil, floor
 
 from django.utils import timezone
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_noop as _mark
+from django.utils.translation import gettext_lazy
 
 from cluster.models import Pool
 from common.resources import show_duration
@@ -22,18 +22,18 @@ HOUR = 3600
 LENGTH_GRAINS = [(2 * HOUR, 60), (12 * HOUR, 600), (48 * HOUR, HOUR)]
 """A length up to so many seconds is told in steps of so many, a longer one in days and hours."""
 BASES = {
-    "same_command": _mark("as %(whose)s last %(n)s jobs of this name, command and size"),
-    "name": _mark("as %(whose)s last %(n)s jobs of this name"),
-    "program": _mark("as %(whose)s last %(n)s jobs of this command"),
-    "image": _mark("as %(whose)s last %(n)s jobs of this image and size"),
-    "size": _mark("as %(whose)s last %(n)s jobs of this size"),
-    "person": _mark("as %(whose)s last %(n)s jobs"),
-    "said_by_person": _mark("by how long %(whose)s last %(n)s jobs took against what was said"),
-    "said_in_pool": _mark("by how long the last %(n)s jobs of the pool took against what was said"),
-    "team_name": _mark("as the last %(n)s jobs of this name in the team"),
-    "team_size": _mark("as the last %(n)s jobs of this size in the team"),
-    "pool_size": _mark("as the last %(n)s jobs of this size in the pool"),
-    "pool": _mark("as the last %(n)s jobs of the pool"),
+    "same_command": gettext_lazy("as %(whose)s last %(n)s jobs of this name, command and size"),
+    "name": gettext_lazy("as %(whose)s last %(n)s jobs of this name"),
+    "program": gettext_lazy("as %(whose)s last %(n)s jobs of this command"),
+    "image": gettext_lazy("as %(whose)s last %(n)s jobs of this image and size"),
+    "size": gettext_lazy("as %(whose)s last %(n)s jobs of this size"),
+    "person": gettext_lazy("as %(whose)s last %(n)s jobs"),
+    "said_by_person": gettext_lazy("by how long %(whose)s last %(n)s jobs took against what was said"),
+    "said_in_pool": gettext_lazy("by how long the last %(n)s jobs of the pool took against what was said"),
+    "team_name": gettext_lazy("as the last %(n)s jobs of this name in the team"),
+    "team_size": gettext_lazy("as the last %(n)s jobs of this size in the team"),
+    "pool_size": gettext_lazy("as the last %(n)s jobs of this size in the pool"),
+    "pool": gettext_lazy("as the last %(n)s jobs of the pool"),
 }
 """What a predicted length goes by; of whom else, it never says."""
 
@@ -70,7 +70,7 @@ def describe_length(told: PredictedLength | None, own: bool) -> str:
     grain = next((step for most, step in LENGTH_GRAINS if told.expected_s <= most), 6 * HOUR)
     about = show_duration(max(round(told.expected_s / grain), 1) * grain)
     whose = _("your") if own else _("the owner's")
-    basis = _(BASES[told.basis]) % {"whose": whose, "n": told.count}
+    basis = BASES[told.basis] % {"whose": whose, "n": told.count}
     return _("about %(length)s, %(basis)s") % {"length": about, "basis": basis}
 
 
