@@ -75,6 +75,12 @@ def test_names_are_told_apart_by_person_and_what_they_run():
     assert [learn_lengths(commands).predict(job(name="a", command=c)).expected_s for c in "xy"] == [60.0, 600.0]
 
 
+@pytest.mark.parametrize(("team", "expected_s"), [(2, 60.0), (1, inf)])
+def test_a_name_is_known_to_colleagues_and_to_nobody_else(team, expected_s):
+    model = learn_lengths([ran(60.0, person=10 + n, name="a", team=2) for n in range(9)])
+    assert model.predict(job(name="a", team=team)).expected_s == expected_s
+
+
 def test_who_says_ten_times_as_long_is_corrected_by_this_record():
     dice = Random(1)
     true_s = [dice.choice((60.0, 600.0, 6000.0)) for _ in range(40)]
@@ -109,6 +115,23 @@ def test_nine_in_ten_do_not_exceed_the_latest():
 def test_who_outlives_the_expected_is_like_those_who_did(elapsed_s, expected_s):
     model = learn_lengths([*[ran(seconds, name="x") for seconds in (100.0, 100.0, 1000.0)] * 20])
     assert model.predict(job(name="x"), elapsed_s=elapsed_s).expected_s == expected_s
+
+
+def test_who_outlives_the_expected_is_expected_to_last_as_half_of_those_did():
+    model = learn_lengths([ran(s, name="x") for s in (100.0, 100.0, 100.0, 100.0, 1000.0, 2000.0, 4000.0) * 20])
+    assert [model.predict(job(name="x"), elapsed_s=s).expected_s for s in (0, 150, 1500)] == [100, 2000, 4000]
+
+
+def test_a_witness_is_judged_by_its_errors_of_this_very_group():
+    """Names tell nothing of Ada's jobs but of one, of which her word is worth little."""
+    dice = Random(6)
+    past = []
+    for _ in range(30):
+        wild_s, said_s = dice.lognormvariate(7, 3), 300 * dice.choice((0.2, 5.0))
+        past += [ran(wild_s, name="wild", said_s=wild_s), ran(300.0, name="steady", said_s=said_s)]
+    model = learn_lengths(past)
+    assert model.predict(job(name="steady", said_s=1500.0)) == PredictedLength(300.0, 300.0, "name", 20)
+    assert model.predict(job(name="wild", said_s=1500.0)).basis.startswith("said")
 
 
 def test_no_end_is_in_the_past_or_beyond_the_limit():
