@@ -1,12 +1,13 @@
 """How long a full cycle takes on real PostgreSQL: from the poke to the last commit, with 10,000 jobs that wait.
 
-bin/bench cycle [--scales 1 2 4] [--rounds 40] [--two-pools]. At scale 1: 1,000 machines of 8 cards, full, and 10,000
-jobs in the queue of 20 teams. Before each round one job ends and one is submitted; then the snapshot is loaded, the
-cycle runs, and what it decided and explains is committed. Also: cycles of a process that remembers nothing yet
-("first"), and cycles before which nothing changed. Prints p50 and p99 in milliseconds, and under it the median of the
-processor's time: of the cycle's own process and of the database's that serves it (by Linux, where it runs on this
-machine), which tell the same on a busy machine. Exits 1 where the goal at scale 1 is missed. --two-pools: the same
-queue in turns with each job in one pool and in both, and how many times as long both take.
+bin/bench cycle [--scales 1 2 4] [--rounds 40] [--two-pools | --predictions]. At scale 1: 1,000 machines of 8 cards,
+full, and 10,000 jobs in the queue of 20 teams. Before each round one job ends and one is submitted; then the snapshot
+is loaded, the cycle runs, and what it decided and explains is committed. Also: cycles of a process that remembers
+nothing yet ("first"), and cycles before which nothing changed. Prints p50 and p99 in milliseconds, and under it the
+median of the processor's time: of the cycle's own process and of the database's that serves it (by Linux, where it runs
+on this machine), which tell the same on a busy machine. Exits 1 where the goal at scale 1 is missed. --two-pools: the
+same queue in turns with each job in one pool and in both, and how many times as long both take. --predictions: with the
+lengths that people say, and with predictions from 4,000 past jobs.
 """
 
 import argparse
@@ -16,16 +17,20 @@ import statistics
 import sys
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from itertools import cycle as forever
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import django
+from django.conf import settings
 from django.core.management import call_command
 from django.db import connection
 from django.db.models.functions import Now
+from django.utils import timezone
 
 django.setup()
 
@@ -45,6 +50,7 @@ from scheduler.core.cycle import run_cycle  # noqa: E402
 from scheduler.core.model.types import Placement  # noqa: E402
 from scheduler.lease import lead  # noqa: E402
 from scheduler.loading import row_cache  # noqa: E402
+from scheduler.loading.predicted_lengths import learn_from_past  # noqa: E402
 from scheduler.loading.row_cache import read_change_mark  # noqa: E402
 from scheduler.loading.snapshots import World, load_world  # noqa: E402
 
@@ -52,6 +58,7 @@ GOAL_P99_MS = 500
 GOAL_TWO_POOLS = 1.25
 TURNS = 3
 NODES, WAITING, TEAMS, PEOPLE, CARDS = 1000, 10_000, 20, 10, 8
+PAST = 4000
 WARM_UP = 12
 PARTS = ("load", "decide", "commit", "all")
 
@@ -77,6 +84,7 @@ SHAPES: tuple[dict[str, Any], ...] = (
 def main() -> int:
     parser = argparse.ArgumentParser(prog="bin/bench cycle", description=__doc__)
     parser.add_argument("--two-pools", action="store_true")
+    parser.add_argument("--predictions", action="store_true")
     parser.add_argument("--scales", type=float, nargs="+", default=[1, 2, 4])
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--seed", type=int, default=1)
@@ -89,6 +97,9 @@ def main() -> int:
         bench.build()
         if options.two_pools:
             met &= compare_pools(bench, options.rounds) <= GOAL_TWO_POOLS or scale != 1
+            continue
+        if options.predictions:
+            compare_predictions(bench, options.rounds)
             continue
         few = max(options.rounds // 4, 3)
         changed = bench.measure(options.rounds, changing=True)
@@ -108,18 +119,34 @@ def compare_pools(bench: "Bench", rounds: int) -> float:
     """
     Pool.objects.update(shared=True)  # so that every job suits both
     explaining.REFRESH_REASONS_S = 0
+    return compare(bench, rounds, {"one pool": lambda: bench.spread(False), "two pools": lambda: bench.spread(True)})
+
+
+def compare_predictions(bench: "Bench", rounds: int) -> float:
+    """Measure the same queue without and with predicted lengths, in turns; return how many times as long with."""
+    bench.remember()
+
+    def switch(on: bool) -> Callable[[], None]:
+        return lambda: setattr(settings, "TESSERA_PREDICT_LENGTHS", on)
+
+    return compare(bench, rounds, {"said": switch(False), "predicted": switch(True)})
+
+
+def compare(bench: "Bench", rounds: int, ways: dict[str, Callable[[], None]]) -> float:
+    """Measure two ways in turns, and return how many times as long the second takes. ways: {name: begins it}."""
     ratios: list[tuple[float, float]] = []
     for turn in range(TURNS):
         found = []
-        for name in ("one pool", "two pools"):
-            bench.spread(name == "two pools")
+        for name, begin in ways.items():
+            begin()
             found.append(bench.measure(max(rounds // TURNS, 3), changing=True))
             bench.report(name, found[-1])
         one, two = ([statistics.median(times[-1][part] for times in each) for part in (0, 1)] for each in found)
         ratios.append((two[0] / one[0], two[1] / one[1]))
         print(f"{'':24}turn {turn + 1}: {ratios[-1][0]:.2f} by the clock, {ratios[-1][1]:.2f} of its processor")
     by_clock, of_processor = ([ratio[part] for ratio in ratios] for part in (0, 1))
-    print(f"{'':24}two to one: {spread_text(by_clock)} by the clock, {spread_text(of_processor)} of processor")
+    told = " to ".join(reversed(ways))
+    print(f"{'':24}{told}: {spread_text(by_clock)} by the clock, {spread_text(of_processor)} of processor")
     return statistics.median(by_clock)
 
 
@@ -166,6 +193,19 @@ class Bench:
         jobs = Job.objects.bulk_create(rows, batch_size=2000)
         copies = [copy_of(task, job=job) for model, job in zip(chosen, jobs, strict=True) for task in model.tasks]
         Task.objects.bulk_create(copies, batch_size=2000)
+
+    def remember(self) -> None:
+        """Learn from past jobs: of each shape of each team, whose lengths differ from person to person."""
+        now, past = timezone.now(), []
+        for number in range(PAST):
+            model = self.models[number % len(self.models)]
+            owner = self.dice.choice(model.people)
+            job = copy_of(model.job, user=owner)
+            job.state, job.ended_at = JobState.SUCCEEDED, now - timedelta(minutes=PAST - number)
+            job.started_at = job.ended_at - timedelta(seconds=self.dice.lognormvariate(7 + owner.pk % 5, 0.3))
+            past.append(job)
+        Job.objects.bulk_create(past, batch_size=2000)
+        learn_from_past()
 
     def spread(self, wide: bool) -> None:
         """Let every job wait in both pools, or in its own only. What this writes is cleared away before a round."""

@@ -1,4 +1,4 @@
-"""Leases of the loops, and forecasts."""
+"""Leases of the loops, forecasts, and what was learned of past jobs."""
 
 from django.db import models
 
@@ -48,3 +48,18 @@ class Forecast(models.Model):
 
     def __str__(self) -> str:
         return f"{self.job_id}.{self.attempt} at about {self.p50}"
+
+
+class LearnedLengths(models.Model):
+    """How long jobs run, learned from those that ended: one row.
+
+    model: from scheduler.core.prediction. newest: id of the newest job that it knows; ended: how many had ended.
+    """
+
+    learned_at = models.DateTimeField()
+    newest = models.BigIntegerField()
+    ended = models.PositiveIntegerField()
+    model = models.JSONField()
+
+    def __str__(self) -> str:
+        return f"lengths of {self.ended} jobs"

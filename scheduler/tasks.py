@@ -35,6 +35,7 @@ from scheduler.inventory.nodes import record_inventory
 from scheduler.inventory.silence import mark_silent_nodes
 from scheduler.lease import lead, record_success, renew, renewing, take_hint
 from scheduler.loading.change_detection import IdlePeriod, compute_idle_period
+from scheduler.loading.predicted_lengths import learn_from_past
 from scheduler.loading.row_cache import ChangeMark, caching, read_change_mark
 from scheduler.loading.snapshots import load_world
 from scheduler.models import Lease
@@ -158,6 +159,12 @@ def fetch_images() -> None:
 def foretell() -> None:
     """Forecast when the first in line start."""
     _lead("forecast", lambda epoch: record_forecasts())
+
+
+@shared_task
+def learn_lengths() -> None:
+    """Learn how long jobs run."""
+    _lead("lengths", lambda epoch: learn_from_past())
 
 
 @shared_task

@@ -20,11 +20,12 @@ from cli.output.safe_text import plain
 TITLE = 11
 
 
-def describe_job(job: dict[str, Any], wait: dict[str, Any] | None) -> list[str]:
-    """wait: what the platform says of its wait, of a queued job."""
+def describe_job(job: dict[str, Any], wait: dict[str, Any] | None, length: dict[str, Any] | None = None) -> list[str]:
+    """wait: what the platform says of its wait, of a queued job. length: what it predicts, None for nothing."""
     at = now()
     lines = [f"{job['id']} {job['name']}".rstrip() + f" {_describe_state(job, at)}."]
     lines += _wait_rows(job, wait) if wait else []
+    lines.append(_row("Will take", length["text"] if length else ""))
     lines += [_row("Runs on", place) for place in map(_describe_task, job["tasks"]) if place]
     lines += [_row("Asks", _describe_ask(job)), _row("Belongs to", f"{job['owner']}, team {job['team']}")]
     labels = job["spec"].get("labels") or {}

@@ -44,6 +44,7 @@ app.conf.beat_schedule = {
     "reconcile": build_schedule_entry(1, "scheduler.tasks.reconcile", queue="scheduler"),
     "look at notebooks": build_schedule_entry(1, "notebooks.tasks.look"),
     "foretell": build_schedule_entry(15, "scheduler.tasks.foretell"),
+    "learn_lengths": build_schedule_entry(600, "scheduler.tasks.learn_lengths"),
     "sweep_environments": build_schedule_entry(3600, "notebooks.tasks.sweep", expires=600),
     "inventory": build_schedule_entry(30, "scheduler.tasks.take_inventory"),
     "suspect": build_schedule_entry(10, "scheduler.tasks.suspect"),

@@ -100,6 +100,7 @@ TESSERA_FILES = Path(env_text("TESSERA_FILES", str(TESSERA_STORAGE / "files")))
 TESSERA_HOME_BYTES = env_int("TESSERA_HOME_BYTES", 20 * 10**9)
 TESSERA_TEAM_BYTES = env_int("TESSERA_TEAM_BYTES", 100 * 10**9)
 TESSERA_ROW_CACHE = env_bool("TESSERA_ROW_CACHE", True)  # 0: each cycle reads all rows anew
+TESSERA_PREDICT_LENGTHS = env_bool("TESSERA_PREDICT_LENGTHS", True)  # 0: jobs are taken to last as long as they say
 
 # What the portal is called, and the wildcard host of notebooks and ports.
 TESSERA_PUBLIC_URL = env_text("TESSERA_PUBLIC_URL", "http://localhost:8470").rstrip("/")

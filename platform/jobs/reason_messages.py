@@ -36,6 +36,14 @@ WAIT_REASONS: dict[str, str | Promise] = {
         "there are few), and %(n)s machines go into maintenance from %(at)s until %(until)s; a job with a `time` that "
         "ends before does not wait for that"
     ),
+    "maintenance.predicted": _(
+        "such jobs may last %(taken_s)s (nine in ten do not last longer), and %(nodes)s goes into maintenance from "
+        "%(at)s until %(until)s"
+    ),
+    "maintenance.predicted.several": _(
+        "such jobs may last %(taken_s)s (nine in ten do not last longer), and %(n)s machines go into maintenance from "
+        "%(at)s until %(until)s"
+    ),
     "maintenance.now": _("%(nodes)s is under maintenance until %(until)s"),
     "maintenance.now.several": _("%(n)s machines are under maintenance until %(until)s"),
     "reserved_for_larger": _(
@@ -110,7 +118,8 @@ def _variant(code: str, params: dict) -> str:
     if code in {"ahead_in_queue", "making_room"} and params.get("n") == 1:
         return f"{code}.one"
     if code == "maintenance":
-        when = ".now" if "at" not in params else ".taken" if "taken_s" in params else ""
+        taken = ".predicted" if "predicted" in params else ".taken" if "taken_s" in params else ""
+        when = taken if "at" in params else ".now"
         return code + when + (".several" if params.get("n", 1) > 1 else "")
     if code == "borrow_denied" and "cards" in params:
         return f"{code}.nodes"

@@ -22,9 +22,8 @@ from quotas.models import RESOURCES, Amounts, Holding, Quota, UserLimit, list_su
 from quotas.services import ensure_user_limit, get_default_limit
 from scheduler.commit.steps import CardShare, StartJob, TaskStart
 from scheduler.lease import check_epoch
-from scheduler.loading.expected_length import load_stay_s
 from scheduler.loading.lending_and_maintenance import is_lent
-from scheduler.loading.running_jobs import get_time_s
+from scheduler.loading.predicted_lengths import load_cautious_lengths, load_stays
 from scheduler.runtime import has_own_addresses, list_listening_ports
 
 NOTHING: Amounts = (0, 0, 0)
@@ -133,8 +132,10 @@ def check_maintenance(jobs: Iterable[Job], nodes: Iterable[int]) -> None:
     planned = [closed.maintenance for closed in load_maintenance(now) if wanted & closed.node_ids]
     if not planned:
         return
-    for job in jobs:
-        until = now + timedelta(seconds=load_stay_s(job))
+    rows = list(jobs)
+    stays_s = load_stays(rows)
+    for job in rows:
+        until = now + timedelta(seconds=stays_s[job.pk])
         for row in planned:
             stops = row.stops and may_be_stopped(job)
             if row.begins_at <= now or (row.begins_at < until and not stops):
@@ -149,7 +150,8 @@ def check_gpus(tasks: Iterable[TaskStart], gpus: dict[int, Gpu], jobs: Sequence[
     pool_id = jobs[0].pool_id
     lenders = {gpu.pool_id for gpu in gpus.values()} - {pool_id}
     now = database_now() if lenders else None
-    stays_s = max(0.0 if may_be_stopped(job) else get_time_s(job) for job in jobs)
+    firm = [job for job in jobs if lenders and not may_be_stopped(job)]
+    stays_s = max(load_cautious_lengths(firm).values(), default=0.0)
     lent = {pool for pool in lenders if now and is_lent(pool, pool_id, now, stays_s)}
     taken = sum_cards(gpus)
     for pk, gpu in gpus.items():

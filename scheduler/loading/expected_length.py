@@ -1,20 +1,11 @@
-"""How long a waiting job is taken to last, kept between cycles."""
+"""How long a job of which nothing is known is taken to last, kept between cycles."""
 
 import time
-from math import isfinite
 
-from jobs.models import Job
 from jobs.pricing.expected_length import measure_expected_length
 from scheduler.loading.row_cache import memo_for
-from scheduler.loading.running_jobs import get_time_s
 
 KEPT_S = 600.0
-
-
-def load_stay_s(job: Job) -> float:
-    """Return the seconds that a job is taken to last."""
-    time_s = get_time_s(job)
-    return time_s if isfinite(time_s) else load_expected_length(job.pool_id)
 
 
 def load_expected_length(pool_id: int) -> float:

@@ -5,17 +5,18 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from math import inf
 from operator import attrgetter
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from django.db.models import Func
 
-from jobs.models import JobKind, may_be_stopped
+from jobs.models import may_be_stopped
 from jobs.states import TaskState
 from scheduler.core.model.types import CardShare, RunningJob, TaskPlacement
 from scheduler.core.queueing.release_times import estimate_end
 from scheduler.loading.holdings import HoldingRow, Holdings
 from scheduler.loading.json_rows import is_set, seconds
+from scheduler.loading.predicted_lengths import JobLengths, get_max_time_s
 from scheduler.loading.row_cache import cached_rows, match_rows, memo_for
 
 LEAVING_S = 30.0
@@ -34,19 +35,6 @@ class ArrayIndex:
     pool: dict[int, int]
     node: dict[int, int] = field(default_factory=dict)
     gpu: dict[int, int] = field(default_factory=dict)
-
-
-class Timed(Protocol):
-    """Job fields for run time and preemption."""
-
-    @property
-    def kind(self) -> str: ...
-    @property
-    def preemptible(self) -> bool: ...
-    @property
-    def time_s(self) -> int | None: ...
-    @property
-    def max_time_s(self) -> int | None: ...
 
 
 class RunningTaskRow(NamedTuple):
@@ -83,17 +71,17 @@ class RunningTasks:
     until: float
     """Valid until this time; in the past if it must be recomputed each time."""
 
-    def now(self, places: ArrayIndex, now: float) -> "RunningTasks":
+    def now(self, places: ArrayIndex, now: float, lengths: JobLengths) -> "RunningTasks":
         if self.seats is None or now < self.until:
             return self
-        running = _running(self.tasks, self.seats, places, now)
+        running = _running(self.tasks, self.seats, places, now, lengths)
         timeless = not running.leaving and all(task.started_at for task in self.tasks)
         return replace(self, running=running, until=running.ends_at if timeless else -inf)
 
 
-def load_running(holdings: Holdings, places: ArrayIndex, now: float) -> list[RunningJob]:
+def load_running(holdings: Holdings, places: ArrayIndex, now: float, lengths: JobLengths) -> list[RunningJob]:
     """Load jobs with holdings, except with lost parts: their end is unknown."""
-    last = memo_for("running", (places.team, places.pool, places.node, places.gpu))
+    last = memo_for("running", (places.team, places.pool, places.node, places.gpu, lengths.version))
     known: dict[int, RunningTasks] = last.setdefault("known", {})
     holders, held = load_running_tasks(), holdings.rows
     changed = _differing(holders, last.get("holders", []))
@@ -103,8 +91,9 @@ def load_running(holdings: Holdings, places: ArrayIndex, now: float) -> list[Run
     for job in jobs:
         known.pop(job, None)
     known.update((seated.tasks[0].job, seated) for seated in _build_running_tasks(jobs, holders, held, places))
+    lengths.read(dict.fromkeys(jobs & known.keys()))
     for job in sorted(known):
-        known[job] = known[job].now(places, now)
+        known[job] = known[job].now(places, now, lengths)
     return [seated.running for _, seated in sorted(known.items()) if seated.running]
 
 
@@ -165,13 +154,19 @@ def _placement(task: RunningTaskRow, own: list[HoldingRow], places: ArrayIndex) 
 
 
 def _running(
-    tasks: tuple[RunningTaskRow, ...], seats: tuple[TaskPlacement, ...], places: ArrayIndex, now: float
+    tasks: tuple[RunningTaskRow, ...],
+    seats: tuple[TaskPlacement, ...],
+    places: ArrayIndex,
+    now: float,
+    lengths: JobLengths,
 ) -> RunningJob:
     job = tasks[0]
     assigned_at = min(task.assigned_at or now for task in tasks)
     started_at = max(task.started_at or now for task in tasks)
     leaving = job.stopping or any(task.state == TaskState.STOPPING for task in tasks)
     up = all(task.state in (TaskState.STARTING, TaskState.RUNNING) for task in tasks)
+    limit_s = get_max_time_s(job)
+    length = lengths.predict(job, job.job, max(now - started_at, 0.0))
     return RunningJob(
         job=job.job,
         team=places.team[job.team_id],
@@ -180,22 +175,13 @@ def _running(
         priority=job.priority,
         tasks=seats,
         saved_at=max(started_at, min(task.checkpointed_at or 0.0 for task in tasks)),
-        ends_at=now + LEAVING_S if leaving else estimate_end(started_at, get_time_s(job), now, get_max_time_s(job)),
+        ends_at=now + LEAVING_S if leaving else estimate_end(started_at, length.expected_s, now, limit_s),
         started_at=started_at,
-        time_s=get_time_s(job),
-        limit_s=get_max_time_s(job),
+        time_s=length.expected_s,
+        limit_s=limit_s,
+        latest_s=length.latest_s,
         preemptible=may_be_stopped(job) and up,
         leaving=leaving,
         waited_s=max(assigned_at - job.eligible_at, 0.0),
         stops=job.stops,
     )
-
-
-def get_time_s(job: Timed) -> float:
-    """Return the expected run time, at most the limit, in seconds."""
-    return min(float(job.time_s or inf), get_max_time_s(job))
-
-
-def get_max_time_s(job: Timed) -> float:
-    """Return the time limit in seconds; notebooks enforce `time`."""
-    return float((job.time_s if job.kind == JobKind.INTERACTIVE else job.max_time_s) or inf)

@@ -25,14 +25,17 @@ from scheduler.core.model.types import Cell, DemandProfile, Policy, Role, TaskRe
 from scheduler.core.placement.fragmentation import find_typical_requests
 from scheduler.core.placement.scarcity import build_demand_profile
 from scheduler.core.placement.scores import spread_scores, weigh_scores
+from scheduler.core.prediction.length_model import PredictedLength
 from scheduler.core.queueing.cycle_context import CycleMemo
 from scheduler.loading.cache_locations import CacheLocations, load_cache_locations
 from scheduler.loading.expected_length import load_expected_length
 from scheduler.loading.holdings import Holdings, load_holdings
 from scheduler.loading.json_rows import as_text, is_set, seconds
 from scheduler.loading.lending_and_maintenance import load_maintenance_windows, load_windows
+from scheduler.loading.past_jobs import read_traits
+from scheduler.loading.predicted_lengths import JobLengths, get_max_time_s, load_lengths
 from scheduler.loading.row_cache import cached_rows, caching, match_rows, memo_for, read_change_mark
-from scheduler.loading.running_jobs import ArrayIndex, get_max_time_s, get_time_s, load_running
+from scheduler.loading.running_jobs import ArrayIndex, load_running
 
 NOTHING: Amounts = (0, 0, 0)
 
@@ -97,6 +100,7 @@ class World:
     user_ids: list[int]
     kinds: list[Kind]
     fetches: CacheLocations
+    lengths: JobLengths
     cycle_memo: CycleMemo = field(default_factory=CycleMemo)
     """What earlier cycles learned about the same machines."""
 
@@ -124,23 +128,23 @@ def load_world(
         **_user_arrays(user_ids, holdings, places),
     }
     fetches = load_cache_locations(places.node, reads) if jobs or reads else CacheLocations()
-    waiting = tuple(list_waiting(jobs, kinds, places, fetches, quotas))
+    lengths = load_lengths()
+    waiting = tuple(list_waiting(jobs, kinds, places, fetches, quotas, lengths))
     typical, wishes = register_requests(kinds, max((job.pk for job in jobs), default=0))
     now = steady_time()
     closings = load_maintenance_windows(places.node, now)
     names = tuple(kind.model for kind in kinds)
     jobs_and_times: dict[str, Any] = {
         "waiting": waiting,
-        "running": tuple(load_running(holdings, places, now)) if work else (),
+        "running": tuple(load_running(holdings, places, now, lengths)) if work else (),
         "windows": load_windows(pools, [gpu.pool_id for gpu in gpus], now),
         "closings": closings,
         "expected_s": tuple(load_expected_length(pool.pk) for pool in pools) if closings else (),
         "contents": fetches.contents,
     }
     snapshot = Snapshot(**arrays, **jobs_and_times, kind_names=names, typical=typical, wishes=wishes)
-    return World(
-        snapshot, build_policy(pools), nodes, gpus, pools, teams, user_ids, kinds, fetches, machines.cycle_memo
-    )
+    rows = nodes, gpus, pools, teams, user_ids, kinds
+    return World(snapshot, build_policy(pools), *rows, fetches, lengths, machines.cycle_memo)
 
 
 def load_present_world(*, queue: bool = True, work: bool = True, **more: Any) -> World:
@@ -307,19 +311,26 @@ def load_history(kinds: list[Kind]) -> list[tuple[TaskResources, int]]:
 
 
 def list_waiting(
-    jobs: list[QueuedRow], kinds: list[Kind], places: ArrayIndex, fetches: CacheLocations, quotas: Iterable[Quota]
+    jobs: list[QueuedRow],
+    kinds: list[Kind],
+    places: ArrayIndex,
+    fetches: CacheLocations,
+    quotas: Iterable[Quota],
+    lengths: JobLengths,
 ) -> list[WaitingJob]:
     """Convert queued jobs, a record for each pool where one waits; unchanged rows give the same objects."""
     context = places.team, places.pool, kinds, {(quota.team_id, quota.pool_id) for quota in quotas}
-    last, reader = memo_for("waiting", context), ChoiceReader(*context, memo_for("gangs", context))
+    last, reader = memo_for("waiting", (*context, lengths.version)), ChoiceReader(*context, memo_for("gangs", context))
     known, telling = last.get("waiting", []), fetches.of_job.keys() | last.get("telling", set())
+    before = match_rows(jobs, last.get("jobs", [])).tolist()
+    lengths.read({job.pk: job.revision for job, at in zip(jobs, before, strict=True) if at < 0})
     found = []
-    for job, at in zip(jobs, match_rows(jobs, last.get("jobs", [])).tolist(), strict=True):
+    for job, at in zip(jobs, before, strict=True):
         if at >= 0 and job.pk not in telling:
             found.append(known[at])
             continue
-        records = reader.list_records(job)
-        found.append([_waiting(row, fetches.with_fetch(job.pk, gang), places, n) for n, row, gang in records])
+        records = [(n, row, fetches.with_fetch(job.pk, gang)) for n, row, gang in reader.list_records(job)]
+        found.append([_waiting(row, gang, places, lengths.predict(row, job.pk), n) for n, row, gang in records])
     last.update(jobs=jobs, waiting=found, telling={*fetches.of_job})
     return [record for records in found for record in records]
 
@@ -378,7 +389,15 @@ def _enter_pool(job: QueuedRow, choice: Choice) -> QueuedRow:
 
 
 def build_waiting(
-    job: Job, *, team: int, user: int, pool: int, kinds: list[Kind], fetches: CacheLocations, reads: Iterable[str]
+    job: Job,
+    *,
+    team: int,
+    user: int,
+    pool: int,
+    kinds: list[Kind],
+    fetches: CacheLocations,
+    reads: Iterable[str],
+    lengths: JobLengths,
 ) -> WaitingJob:
     """Convert a job without a row."""
     eligible_at, not_before = job.eligible_at.timestamp(), job.not_before.timestamp() if job.not_before else None
@@ -386,7 +405,8 @@ def build_waiting(
     row = QueuedRow(0, team, user, pool, job.priority, eligible_at, "", job.held_at is not None, not_before, *times)
     fetch = tuple(fetches.number[key] for key in reads if key in fetches.number)
     gang = fetches.share_with_fetch(fetch, build_gang(job.gang, kinds))
-    return _waiting(row, gang, ArrayIndex({team: team}, {user: user}, {pool: pool}))
+    length = lengths.predict_by(job, read_traits(job))
+    return _waiting(row, gang, ArrayIndex({team: team}, {user: user}, {pool: pool}), length)
 
 
 def build_gang(gang: list[dict], kinds: list[Kind]) -> tuple[Role, ...]:
@@ -396,7 +416,9 @@ def build_gang(gang: list[dict], kinds: list[Kind]) -> tuple[Role, ...]:
     return tuple(Role(r["role"], r["min"], r["max"], ask) for r, ask in zip(gang, asks, strict=True))
 
 
-def _waiting(job: QueuedRow, gang: tuple[Role, ...], places: ArrayIndex, choice: int = -1) -> WaitingJob:
+def _waiting(
+    job: QueuedRow, gang: tuple[Role, ...], places: ArrayIndex, length: PredictedLength, choice: int = -1
+) -> WaitingJob:
     return WaitingJob(
         job=job.pk,
         team=places.team[job.team_id],
@@ -407,8 +429,9 @@ def _waiting(job: QueuedRow, gang: tuple[Role, ...], places: ArrayIndex, choice:
         gang=gang,
         held=job.held,
         not_before=job.not_before or 0.0,
-        time_s=get_time_s(job),
+        time_s=length.expected_s,
         limit_s=get_max_time_s(job),
+        latest_s=length.latest_s,
         preemptible=may_be_stopped(job),
         stops=job.stops,
         revision=job.revision,

@@ -7,7 +7,7 @@ from accounts.models import User
 from common.errors import FieldError, Hint, Impossible
 from common.resources import GpuAsk, cpu_text, is_instance, matches_model, memory_text
 from common.steady_clock import steady_time
-from jobs.jobfile.spec import RoleSpec, roles_of
+from jobs.jobfile.spec import RoleSpec, roles_of, to_json
 from jobs.models import Job, JobKind, Priority
 from jobs.submit import Draft, PoolChooser
 from scheduler.core.forecast.start_suggestions import Records
@@ -62,6 +62,8 @@ def build_waiting_job(draft: Draft, world: World, now: float | None = None) -> W
     spec, submitted_at = draft.spec, datetime.fromtimestamp(steady_time() if now is None else now, UTC)
     interactive = spec.kind == JobKind.INTERACTIVE
     job = Job(
+        name=spec.name or "",
+        spec=to_json(spec),
         team=draft.team,
         user=draft.user,
         pool=draft.pool,
@@ -82,6 +84,7 @@ def build_waiting_job(draft: Draft, world: World, now: float | None = None) -> W
         pool=[pool.pk for pool in world.pools].index(draft.pool.pk),
         kinds=world.kinds,
         fetches=world.fetches,
+        lengths=world.lengths,
         reads=list_content_keys(spec, draft.user.uid, draft.team.gid),
     )
 

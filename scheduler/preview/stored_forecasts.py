@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from math import inf
 
 from django.db.models import F
 
@@ -9,6 +10,9 @@ from common.steady_clock import steady_now
 from jobs.models import Job
 from jobs.states import JOB_ACTIVE, JobState
 from scheduler.core.forecast.run_times import LEAST_UNTIMED, RunTimeHistory, learn_run_times
+from scheduler.core.prediction.job_traits import SAID, WITNESSES
+from scheduler.core.prediction.length_model import PredictedLength
+from scheduler.loading.predicted_lengths import load_lengths, predict_jobs
 from scheduler.models import Forecast, Lease
 
 MEASURED = timedelta(days=7)
@@ -20,6 +24,8 @@ PAST = 500
 """Jobs that tell how long jobs run, of those with a time and of those without."""
 UNREVISED = timedelta(minutes=1)
 """A range that passed this long ago is revised no more: its job is far back in line, or the loop stands still."""
+UNTOLD = ("", WITNESSES[SAID].basis)
+"""Bases of lengths that no past job tells of."""
 LEAST_STARTS = 20
 """Starts that a percentage needs."""
 
@@ -55,16 +61,28 @@ def load_first_promises(jobs: list[Job]) -> dict[int, datetime]:
     return {row.job_id: row.first_p90 for row in told if row.first_p90}
 
 
+def load_told_lengths(jobs: list[Job]) -> dict[int, PredictedLength]:
+    """Return {job id: how long it will last}, of open jobs of which past ones tell."""
+    found = predict_jobs([job for job in jobs if not job.is_final], steady_now())
+    return {pk: length for pk, length in found.items() if length.basis not in UNTOLD}
+
+
 def lacks_run_times(pool_id: int) -> bool:
     """Return whether jobs of unknown length run in the pool, and too few have ended to tell how long they do."""
     untimed = Job.objects.filter(time_s__isnull=True)
-    if not untimed.filter(pool=pool_id, max_time_s__isnull=True, state__in=JOB_ACTIVE).exists():
+    found = untimed.filter(pool=pool_id, max_time_s__isnull=True, state__in=JOB_ACTIVE)
+    if not any(length.expected_s == inf for length in predict_jobs(found[:PAST]).values()):
         return False
     return len(load_run_times().seconds) < LEAST_UNTIMED
 
 
 def load_run_times() -> RunTimeHistory:
-    """Learn run times from the newest jobs that ended by themselves, of those with a time and of those without."""
+    """Learn run times from the newest jobs that ended by themselves: of those with an estimate and of those without.
+
+    The estimate is what had been predicted, and the person's own where nothing is.
+    """
+    if tested := load_lengths().model.tested:
+        return learn_run_times((one.expected_s if one.expected_s < inf else None, one.seconds) for one in tested)
     ended = Job.objects.filter(state__in=[JobState.SUCCEEDED, JobState.FAILED], started_at__isnull=False)
     newest = ended.order_by("-pk").values_list("time_s", "started_at", "ended_at")
     rows = [*newest.filter(time_s__isnull=False)[:PAST], *newest.filter(time_s__isnull=True)[:PAST]]

@@ -77,7 +77,9 @@ def test_a_job_that_failed_tells_how():
     lines = describe_job(ended(1, "failed", **also), None)
     assert lines[0] == "job-1 train failed after 2h10m: exit 3."
     assert "  Labels      exp=b" in lines and "  Runs on     n1, GPU 3 (main.0, failed)" in lines
-    live = describe_job(a_job(1, **{**also, "tasks": [task | {"ended_at": None}]}), None)
+    length = {"text": "about 2h, as your last 12 jobs of this name"}
+    live = describe_job(a_job(1, **{**also, "tasks": [task | {"ended_at": None}]}), None, length)
+    assert "  Will take   about 2h, as your last 12 jobs of this name" in live
     assert "  Address     api 10.0.0.4:8000" in live and not any("10.0.0.4" in line for line in lines)
 
 

@@ -46,6 +46,20 @@ def test_who_ends_before_the_window_does_or_may_be_stopped_then_may_use_it(said,
     assert started(plan_of(lends(NIGHT, wants("ada", "1", pool="train", **said)))) == starts
 
 
+@pytest.mark.parametrize(("latest_s", "starts"), [(900, [1]), (901, [])])
+def test_who_might_end_after_the_window_does_may_not(latest_s, starts):
+    snapshot = lends(NIGHT, wants("ada", "1", pool="train", time_s=60))
+    snapshot.waiting = (replace(snapshot.waiting[0], latest_s=latest_s),)
+    assert started(plan_of(snapshot)) == starts
+
+
+def test_two_that_differ_in_their_latest_end_alone_are_not_taken_for_alike():
+    snapshot = lends(NIGHT, *[wants("ada", "1", pool="train", at=at, time_s=60) for at in (1, 2)])
+    first, second = snapshot.waiting
+    snapshot.waiting = (replace(first, latest_s=901), replace(second, gang=first.gang, latest_s=100))
+    assert cards(plan_of(snapshot)) == {2: 0}
+
+
 def test_one_that_is_too_long_waits_though_another_that_asks_alike_starts():
     snapshot = lends(NIGHT, wants("ada", "1", pool="train", at=1), wants("ada", "1", pool="train", at=2, time_s=60))
     assert cards(plan_of(snapshot)) == {2: 0}

@@ -1,6 +1,7 @@
 """Machines that go into maintenance: what starts on them ends before, and what may be stopped is stopped."""
 
 from collections import Counter
+from dataclasses import replace
 from math import inf
 
 import pytest
@@ -53,6 +54,16 @@ def test_a_job_of_unknown_length_is_taken_to_last_as_long_as_such_jobs_of_its_po
     assert not started or not plan.refusals
     assert started or plan.refusals[1][0].params["taken_s"] == expected_s
     assert nodes_of(plan_of(world(ONE, wants("ada", "1")))) == {1: 0}  # nobody asks while nothing is planned
+
+
+@pytest.mark.parametrize(("latest_s", "started"), [(100, {1: 0}), (101, {})])
+def test_a_job_that_might_be_late_is_not_started_before(latest_s, started):
+    snapshot = world(ONE, wants("ada", "1", time_s=50))
+    snapshot.waiting = (replace(snapshot.waiting[0], latest_s=latest_s),)
+    plan = plan_of(snapshot, closed(0, 100, 200))
+    assert nodes_of(plan) == started
+    told = {"at": 100, "until": 200, "nodes": ["n1"], "n": 1, "taken_s": latest_s, "predicted": True}
+    assert started or plan.refusals[1][0].params == told
 
 
 def test_a_job_that_may_be_stopped_starts_until_the_maintenance_that_stops_it():

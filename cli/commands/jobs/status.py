@@ -11,6 +11,7 @@ from cli.following import WatchOption, show_repeatedly
 from cli.http.transport import Client, job_path
 from cli.naming import find_anything, find_job_id, load_node
 from cli.output.cells import (
+    ENDED,
     NONE,
     describe_next,
     draw_bar,
@@ -49,8 +50,12 @@ def show(
         session.show(one, [one["id"]], describe_notebook(one, f"{client.server}/n/{one['id']}/open"))
     else:
         job = client.get(job_path(found))
-        wait = client.get(job_path(found, "/wait")) if job["state"] == "queued" else None
-        session.show(job | {"wait": wait or job["wait"]}, [job["id"]], describe_job(job, wait))
+        told = client.get(job_path(found, "/wait")) if job["state"] not in ENDED else {}
+        wait = told if job["state"] == "queued" else None
+        length = told.get("length")
+        session.show(
+            job | {"wait": wait or job["wait"], "length": length}, [job["id"]], describe_job(job, wait, length)
+        )
 
 
 @commands.command("why", cls=Command)

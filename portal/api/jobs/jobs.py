@@ -35,12 +35,12 @@ from portal.api.http.lists import (
     read_small_number,
 )
 from portal.api.http.problems import problem
-from portal.api.jobs.shapes import EventShape, JobShape, TaskShape, WaitAnswer, show_start, show_wait
+from portal.api.jobs.shapes import EventShape, JobShape, TaskShape, WaitAnswer, show_length, show_start, show_wait
 from portal.api.schema import JOB_CHANGE, JOB_FILE, Problem
 from portal.api.view import ApiView, read_query
 from scheduler.preview.preview import check_possible
 from scheduler.preview.runtime_capabilities import runtime_has_containers, runtime_resizes
-from scheduler.preview.stored_forecasts import load_forecasts
+from scheduler.preview.stored_forecasts import load_forecasts, load_told_lengths
 
 MAX_BULK = 200
 BODY = dict.fromkeys((JSON, *YAML), JOB_FILE)
@@ -293,12 +293,17 @@ class JobWait(ApiView):
 
     @extend_schema(responses=WaitAnswer)
     def get(self, request: Request, job_id: str) -> Response:
-        """Show its queue position, why it waits and when it will start. A job that does not wait has no reasons."""
+        """Show its queue position, why it waits, when it will start and how long it will run.
+
+        A job that does not wait has no reasons.
+        """
         job = find_job(request, job_id)
+        length = show_length(load_told_lengths([job]).get(job.pk), own=job.user_id == request.user.pk)
         if job.state != JobState.QUEUED:
             nowhere = dict.fromkeys(("position", "of", "as_of", "start")) | {"reasons": [], "places": []}
-            return Response(show_wait(job) | nowhere)
-        return Response({**show_wait(job), "start": show_start(load_forecasts([job]).get(job.pk))})
+            return Response(show_wait(job) | nowhere | {"length": length})
+        start = show_start(load_forecasts([job]).get(job.pk))
+        return Response({**show_wait(job), "start": start, "length": length})
 
 
 class JobTasks(ApiView):

@@ -1,5 +1,6 @@
 """Jobs as JSON, for those who may see them whole."""
 
+from math import isfinite
 from typing import Any
 
 from drf_spectacular.utils import extend_schema_field
@@ -28,8 +29,8 @@ from portal.api.http.fields import (
     show_reasons,
 )
 from portal.wording.image_pulls import job_hint
-from portal.wording.starts import describe_start
-from scheduler.preview.stored_forecasts import StoredForecast
+from portal.wording.starts import BASES, describe_length, describe_start
+from scheduler.preview.stored_forecasts import PredictedLength, StoredForecast
 
 
 class Card(serializers.Serializer):
@@ -154,10 +155,23 @@ class StartRange(serializers.Serializer):
     text = serializers.CharField()
 
 
+class LengthShape(serializers.Serializer):
+    """How long it will run in all: half of such jobs last no longer than expected_s, nine in ten than latest_s (null:
+    unknown). basis: of which past jobs, and `past` how many.
+    """
+
+    expected_s = serializers.FloatField()
+    latest_s = serializers.FloatField(allow_null=True)
+    basis = serializers.ChoiceField(choices=sorted(BASES))
+    past = serializers.IntegerField()
+    text = serializers.CharField()
+
+
 class WaitAnswer(Wait):
-    """start: null if unknown."""
+    """start, length: null if unknown. length: also of a job that runs."""
 
     start = StartRange(allow_null=True)
+    length = LengthShape(allow_null=True)
 
 
 @extend_schema_field(one_of(("", *ENDS_JOB)))
@@ -325,6 +339,15 @@ def show_start(told: StoredForecast | None) -> dict[str, Any] | None:
         return None
     times = {name: moment(getattr(told, name)) for name in ("p10", "p50", "p90", "told_at")}
     return {**times, "text": describe_start(told)}
+
+
+def show_length(told: PredictedLength | None, own: bool) -> dict[str, Any] | None:
+    """own: for the job's owner."""
+    if told is None:
+        return None
+    latest_s = told.latest_s if isfinite(told.latest_s) else None
+    numbers = {"expected_s": told.expected_s, "latest_s": latest_s, "basis": told.basis, "past": told.count}
+    return {**numbers, "text": describe_length(told, own)}
 
 
 def show_wait(job: Job) -> dict[str, Any]:

@@ -33,9 +33,9 @@ from portal.wording.resources import (
     list_alternatives,
     show_elapsed,
 )
-from portal.wording.starts import describe_start, describe_unknown_start
+from portal.wording.starts import describe_length, describe_start, describe_unknown_start
 from scheduler.preview.runtime_capabilities import runtime_resizes
-from scheduler.preview.stored_forecasts import lacks_run_times, load_forecasts
+from scheduler.preview.stored_forecasts import lacks_run_times, load_forecasts, load_told_lengths
 from sharing.shares import find_share
 
 FRESH = timedelta(seconds=5)
@@ -318,6 +318,12 @@ class JobView:
     def starts(self) -> str:
         """When it is forecast to start, or ""."""
         return describe_start(load_forecasts([self.job]).get(self.job.pk)) if self.is_waiting else ""
+
+    @cached_property
+    def length(self) -> str:
+        """How long it is predicted to run and by what, or ""."""
+        told = load_told_lengths([self.job]).get(self.job.pk)
+        return describe_length(told, own=self.job.user_id == self.rights.user.pk)
 
     @property
     def why_start_unknown(self) -> str:

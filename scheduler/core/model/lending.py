@@ -43,7 +43,7 @@ def _windows_lent_to(snapshot: Snapshot, job: WaitingJob) -> Iterator[tuple[int,
 
 
 def _fits_window(job: WaitingJob, window: LendingWindow, at: float) -> bool:
-    return job.preemptible or at + job.time_s <= window.ends_at
+    return job.preemptible or at + job.cautious_s <= window.ends_at
 
 
 def _build_reach(windows: Iterable[int]) -> int:

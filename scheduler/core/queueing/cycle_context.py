@@ -177,7 +177,7 @@ class Cycle:
         """Return the job's reach (now, over all windows)."""
         if not self.snapshot.windows:
             return OWN_POOL, OWN_POOL
-        alike = job.pool, job.time_s, job.preemptible
+        alike = job.pool, job.cautious_s, job.preemptible
         if alike not in self._reaches:
             self._reaches[alike] = (
                 find_reach_at(self.snapshot, job, self.now),

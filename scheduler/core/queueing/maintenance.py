@@ -33,11 +33,18 @@ def is_upcoming_maintenance(refusal: Refusal) -> bool:
 
 
 def build_maintenance_refusal(snapshot: Snapshot, job: WaitingJob, closings: list[Reservation], now: float) -> Refusal:
-    """Return the refusal for the first of these; with `at` if still to come, `taken_s` if the length is not known."""
+    """Return the refusal for the first of these; with `at` if still to come.
+
+    taken_s: how long it is taken to last, if that is not as it says; predicted: if past jobs tell so.
+    """
     first = closings[0]
     names = [snapshot.node_name(task.node) for task in first.placement.tasks]
-    params = {"until": first.ends_at, "nodes": names[:1], "n": len(names)}
+    params: dict[str, object] = {"until": first.ends_at, "nodes": names[:1], "n": len(names)}
     if first.at <= now:
         return Refusal("maintenance", params)
-    taken = {"taken_s": snapshot.expected_s[job.pool]} if job.time_s == inf and snapshot.expected_s else {}
-    return Refusal("maintenance", params | {"at": first.at} | taken)
+    params["at"] = first.at
+    if job.latest_s < inf:
+        params |= {"taken_s": job.latest_s, "predicted": True}
+    elif job.time_s == inf and snapshot.expected_s:
+        params["taken_s"] = snapshot.expected_s[job.pool]
+    return Refusal("maintenance", params)

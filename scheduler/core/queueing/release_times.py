@@ -19,15 +19,18 @@ def estimate_stay(snapshot: Snapshot, job: WaitingJob, at: float) -> float:
     """Estimate until when a job that starts then keeps its place from others.
 
     Where maintenance is planned, a job of unknown length is taken to last as long as such jobs of its pool did, and one
-    that may be stopped stays until it is stopped for maintenance.
+    that might reach into it as long as it might; one that may be stopped stays until it is stopped for maintenance.
     """
     coming = [closing for closing in snapshot.closings if closing.at > at] if snapshot.closings else []
     if not coming:
         return at + job.time_s
-    until = at + (snapshot.expected_s[job.pool] if job.time_s == inf and snapshot.expected_s else job.time_s)
-    met = [closing for closing in coming if closing.at < until]
-    stops = job.preemptible and met and all(closing.stops for closing in met)
-    return min(closing.at for closing in met) if stops else until
+    unknown = job.cautious_s == inf and snapshot.expected_s
+    latest = at + (snapshot.expected_s[job.pool] if unknown else job.cautious_s)
+    met = [closing for closing in coming if closing.at < latest]
+    if not met:
+        return min(at + job.time_s, latest)
+    stops = job.preemptible and all(closing.stops for closing in met)
+    return min(closing.at for closing in met) if stops else latest
 
 
 class ReleaseTimes:
