@@ -152,6 +152,7 @@ class Simulation:
             started_at=self.now,
             time_s=job.time_s,
             limit_s=job.limit_s,
+            latest_s=job.latest_s,
             preemptible=job.preemptible,
             waited_s=max(self.now - job.submitted_at, 0.0),
             stops=job.stops,
