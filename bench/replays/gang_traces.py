@@ -4,6 +4,7 @@ import csv
 import gzip
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -16,14 +17,18 @@ VENUS_START_S = 2_678_400
 
 @dataclass(frozen=True)
 class TraceJob:
-    """A gang job of whole cards. predicted_s: by a noisy predictor, `duration_s` if none."""
+    """A gang job of whole cards, or a job of half a card. predicted_s: by a noisy predictor, `duration_s` if none.
+
+    latest_s: length that nine in ten of such jobs do not exceed.
+    """
 
     row: int
     submit_s: float
     duration_s: float
-    gpus: int
+    gpus: float
     team: str
     predicted_s: float
+    latest_s: float = inf
 
 
 @dataclass(frozen=True)

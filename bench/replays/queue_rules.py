@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from heapq import heapify, heappop, heappush, heapreplace
 from math import ceil, inf, log
+from operator import attrgetter
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from scheduler.core.model.types import Placement, Policy, Role, TaskResources, W
 from scheduler.core.placement.gang_placement import UNLIMITED_QUOTA, place_gang
 from scheduler.core.placement.scores import ScoreTable
 from scheduler.core.placement.shortfall import Shortfall
+from scheduler.core.queueing.release_times import estimate_end
 from scheduler.simulation.cluster_spec import SimulatedCluster, SimulatedNode, SimulatedTeam, build_snapshot
 
 NODE_CARDS = 8
@@ -31,16 +33,21 @@ MAX_BACKFILL_CANDIDATES = 400
 """Jobs in line that are considered for backfilling."""
 LAS_LIMIT = 3600.0
 """Card-seconds after which a job moves to the second queue."""
+KNOWN_LENGTH = attrgetter("duration_s")
 JUST_BEYOND, NOTHING = 1e-3, 1e-9
 """Tolerances in seconds."""
 
 
 @dataclass(frozen=True)
 class QueueRule:
-    """A non-preemptive rule. order: smallest first. behind: which jobs may pass a blocked first one."""
+    """A non-preemptive rule. order: smallest first. when_blocked: which jobs may pass a blocked first one.
+
+    length: what backfilling takes a job to last.
+    """
 
     order: Callable[[TraceJob], float]
     when_blocked: str
+    length: Callable[[TraceJob], float] = KNOWN_LENGTH
 
 
 @dataclass(frozen=True)
@@ -81,33 +88,56 @@ RULES: dict[str, QueueRule | PreemptiveQueueRule] = {
 }
 
 
-def replay_rule(jobs: Sequence[TraceJob], nodes: int, rule: QueueRule | PreemptiveQueueRule) -> ReplayOutcome:
-    """Simulate a rule. jobs: by submit time. Raises ValueError if one exceeds the cluster."""
+KNOWN_RULES = {
+    "fifo": QueueRule(lambda job: job.submit_s, STRICT),
+    "easy": QueueRule(lambda job: job.submit_s, EASY, lambda job: job.predicted_s),
+    "greedy": QueueRule(lambda job: job.submit_s, SKIP),
+}
+"""Rules that know of lengths what is predicted, if anything."""
+
+
+def replay_rule(
+    jobs: Sequence[TraceJob], nodes: int, rule: QueueRule | PreemptiveQueueRule, placing: Policy | None = None
+) -> ReplayOutcome:
+    """Simulate a rule. jobs: by submit time. placing: as the references do if None.
+
+    Raises ValueError if a job exceeds the cluster.
+    """
     if any(job.gpus > NODE_CARDS * nodes for job in jobs):
         raise ValueError("a job is larger than the cluster")
     return (
         _replay_preemptive(jobs, nodes, rule)
         if isinstance(rule, PreemptiveQueueRule)
-        else _replay_queue(jobs, nodes, rule)
+        else _replay_queue(jobs, nodes, rule, placing or CONSOLIDATE_POLICY)
     )
 
 
-def build_empty_nodes(nodes: int, shares: Mapping[str, int] | None = None) -> Snapshot:
-    """Build empty nodes of 8 equal cards in one pool. shares: {team: guaranteed nodes}."""
+def build_empty_nodes(nodes: int, shares: Mapping[str, int] | None = None, slices: int = 1) -> Snapshot:
+    """Build empty nodes of 8 equal cards in one pool. shares: {team: guaranteed nodes}. slices: of a card at most."""
     machines = tuple(SimulatedNode(f"n{node}", (("card", CARD_MIB, "pool"),) * NODE_CARDS) for node in range(nodes))
     teams = [
         SimulatedTeam(team, guarantee={"pool": 1000 * NODE_CARDS * own})
         for team, own in (shares or {"team": 0}).items()
     ]
-    return build_snapshot(SimulatedCluster(machines, {"pool": 1}, tuple(teams), tuple(team.name for team in teams)))
+    return build_snapshot(
+        SimulatedCluster(machines, {"pool": slices}, tuple(teams), tuple(team.name for team in teams))
+    )
 
 
 @cache
-def build_gang(gpus: int) -> tuple[Role, ...]:
-    """Build the gang: whole nodes plus one task for the rest."""
-    full, rest = divmod(gpus, NODE_CARDS)
+def build_gang(gpus: float) -> tuple[Role, ...]:
+    """Build the gang: whole nodes plus one task for the rest, or one slice."""
+    if gpus < 1:
+        part = TaskResources(1, False, (int(CARD_MIB * gpus),), (int(100 * gpus),), (int(1000 * gpus),), (0,), 0, 0)
+        return (Role("slice", 1, 1, part),)
+    full, rest = divmod(int(gpus), NODE_CARDS)
     roles = [Role("worker", full, full, _whole_cards(NODE_CARDS))] if full else []
     return (*roles, Role("rest", 1, 1, _whole_cards(rest))) if rest else tuple(roles)
+
+
+def count_slices(jobs: Iterable[TraceJob]) -> int:
+    """Return how many slices a card has where jobs ask for half a card."""
+    return 2 if any(job.gpus < 1 for job in jobs) else 1
 
 
 def get_stop_cost_s(gpus: int) -> float:
@@ -130,16 +160,16 @@ CONSOLIDATE_POLICY = Policy(scores=((score_fewest_free, 1.0),), cards=choose_fir
 class ReferenceCluster:
     """The cluster as the references see it: a gang fits or not."""
 
-    def __init__(self, snapshot: Snapshot):
+    def __init__(self, snapshot: Snapshot, placing: Policy = CONSOLIDATE_POLICY):
         self.snapshot = snapshot
-        self.free = int((snapshot.gpu_slices == 0).sum())
-        self._table = ScoreTable(snapshot, CONSOLIDATE_POLICY)
-        self._asks: dict[int, tuple] = {}
+        self.free: float = int((snapshot.gpu_slices == 0).sum())
+        self._table = ScoreTable(snapshot, placing)
+        self._asks: dict[float, tuple] = {}
 
     def copy(self) -> "ReferenceCluster":
         return ReferenceCluster(self.snapshot.copy())
 
-    def place_job(self, gpus: int) -> Placement | None:
+    def place_job(self, gpus: float) -> Placement | None:
         if gpus > self.free:
             return None
         job, demand = self._ask(gpus)
@@ -149,11 +179,11 @@ class ReferenceCluster:
         self.free -= gpus
         return found
 
-    def release(self, placement: Placement, gpus: int) -> None:
+    def release(self, placement: Placement, gpus: float) -> None:
         self.snapshot.release(placement, self._ask(gpus)[0])
         self.free += gpus
 
-    def _ask(self, gpus: int) -> tuple:
+    def _ask(self, gpus: float) -> tuple:
         if gpus not in self._asks:
             gang = build_gang(gpus)
             self._asks[gpus] = WaitingJob(0, 0, 0, 0, 1, 0.0, gang), build_demand(self.snapshot, gang, 0)
@@ -168,6 +198,7 @@ class _RunningJobs:
         self._outcome = outcome
         self._ends: list[tuple[float, int]] = []
         self._places: dict[int, tuple[TraceJob, Placement]] = {}
+        self._started: dict[int, float] = {}
 
     def next_end(self) -> float:
         return self._ends[0][0] if self._ends else inf
@@ -176,7 +207,7 @@ class _RunningJobs:
         placement = self.cards.place_job(job.gpus)
         if placement is None:
             return False
-        self._places[job.row] = job, placement
+        self._places[job.row], self._started[job.row] = (job, placement), now
         heappush(self._ends, (now + job.duration_s, job.row))
         return True
 
@@ -187,25 +218,39 @@ class _RunningJobs:
             self.cards.release(placement, job.gpus)
             self._outcome.record_end(job, at)
 
-    def earliest_fit(self, gpus: int) -> float:
-        """Return when a gang of this size fits if running jobs end."""
+    def earliest_fit(self, gpus: float, now: float, length: Callable[[TraceJob], float]) -> float:
+        """Return when a gang of this size fits if running jobs end as believed."""
         snapshot = self.cards.snapshot
+        shares = snapshot.gpu_slices.tolist()
         free = (snapshot.gpu_slices[snapshot.card_grid] == 0).sum(axis=1).tolist()
         nodes, least = max(ceil(gpus / NODE_CARDS), 1), min(gpus, NODE_CARDS)
         enough = sum(count >= least for count in free)
-        for at, row in sorted(self._ends):
+        for at, row in self._list_ends(now, length):
+            if gpus < 1:
+                return at  # each end leaves room for a slice
             for task in self._places[row][1].tasks:
-                enough += free[task.node] < least <= free[task.node] + len(task.cards)
-                free[task.node] += len(task.cards)
+                before = free[task.node]
+                for card in task.cards:
+                    shares[card.gpu] -= 1
+                    free[task.node] += shares[card.gpu] == 0
+                enough += before < least <= free[task.node]
             if enough >= nodes:
                 return at
         return inf
 
+    def _list_ends(self, now: float, length: Callable[[TraceJob], float]) -> list[tuple[float, int]]:
+        """Return (believed end, row) of running jobs, by time."""
+        if length is KNOWN_LENGTH:
+            return sorted(self._ends)
+        return sorted(
+            (estimate_end(self._started[row], length(self._places[row][0]), now), row) for _, row in self._ends
+        )
 
-def _replay_queue(jobs: Sequence[TraceJob], nodes: int, rule: QueueRule) -> ReplayOutcome:
+
+def _replay_queue(jobs: Sequence[TraceJob], nodes: int, rule: QueueRule, placing: Policy) -> ReplayOutcome:
     outcome = ReplayOutcome()
     running, queue, arrived = (
-        _RunningJobs(ReferenceCluster(build_empty_nodes(nodes)), outcome),
+        _RunningJobs(ReferenceCluster(build_empty_nodes(nodes, slices=count_slices(jobs)), placing), outcome),
         _QUEUES[rule.when_blocked](rule),
         0,
     )
@@ -237,7 +282,7 @@ class _SkipQueue:
 
     def __init__(self, rule: QueueRule):
         self._order = rule.order
-        self._lines: dict[int, list[tuple[float, int, TraceJob]]] = {}
+        self._lines: dict[float, list[tuple[float, int, TraceJob]]] = {}
 
     def join(self, job: TraceJob) -> None:
         heappush(self._lines.setdefault(job.gpus, []), (self._order(job), job.row, job))
@@ -258,7 +303,7 @@ class _SkipQueue:
 
 class _EasyQueue:
     def __init__(self, rule: QueueRule):
-        self._order = rule.order
+        self._order, self._length = rule.order, rule.length
         self._line: list[tuple[float, int, TraceJob]] = []
 
     def join(self, job: TraceJob) -> None:
@@ -269,14 +314,14 @@ class _EasyQueue:
             del self._line[0]
         if len(self._line) < 2 or not running.cards.free:
             return
-        self._backfill(running, now, running.earliest_fit(self._line[0][2].gpus))
+        self._backfill(running, now, running.earliest_fit(self._line[0][2].gpus, now, self._length))
 
     def _backfill(self, running: _RunningJobs, now: float, until: float) -> None:
-        too_large: set[int] = set()
+        too_large: set[float] = set()
         place = 1
         while place < min(len(self._line), MAX_BACKFILL_CANDIDATES):
             job = self._line[place][2]
-            if now + job.duration_s <= until and job.gpus not in too_large:
+            if now + self._length(job) <= until and job.gpus not in too_large:
                 if running.start(job, now):
                     del self._line[place]
                     continue

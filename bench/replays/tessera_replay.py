@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from bench.replays.gang_traces import TraceJob
-from bench.replays.queue_rules import ReplayOutcome, build_empty_nodes, build_gang, get_stop_cost_s
+from bench.replays.queue_rules import ReplayOutcome, build_empty_nodes, build_gang, count_slices, get_stop_cost_s
 from scheduler.core.forecast.simulate import Simulation, SimulationRules
 from scheduler.core.model.types import NORMAL, Policy, WaitingJob
 from scheduler.simulation.working_week import DAY_S
@@ -29,7 +29,7 @@ def simulate_tessera(
     preemptible = shares is not None or policy.stop_longer is not None
     asks = [_build_job(job, teams.get(job.team, 0), preemptible) for job in jobs]
     rules = SimulationRules(resume_cost_s=resume_s or {job.row: get_stop_cost_s(job.gpus) for job in jobs})
-    snapshot, begin = build_empty_nodes(nodes, shares), jobs[0].submit_s
+    snapshot, begin = build_empty_nodes(nodes, shares, count_slices(jobs)), jobs[0].submit_s
     play = Simulation(snapshot, policy, begin, lambda job: known[job.job].duration_s, arrivals=asks, rules=rules)
     outcome = ReplayOutcome()
     for moment in play.run_steps():
@@ -40,7 +40,15 @@ def simulate_tessera(
 
 
 def _build_job(job: TraceJob, team: int, preemptible: bool) -> WaitingJob:
-    gang = build_gang(job.gpus)
     return WaitingJob(
-        job.row, team, team, 0, NORMAL, job.submit_s, gang, time_s=job.predicted_s, preemptible=preemptible
+        job.row,
+        team,
+        team,
+        0,
+        NORMAL,
+        job.submit_s,
+        build_gang(job.gpus),
+        time_s=job.predicted_s,
+        latest_s=job.latest_s,
+        preemptible=preemptible,
     )

@@ -49,7 +49,7 @@ def show_bytes(number: int) -> str:
 
 
 def show_amount(resource: str, value: Any) -> str:
-    """Format a value in its resource's unit; "at" and "until" are POSIX times, "taken_s" a run time."""
+    """Format a value in its resource's unit; "at", "by" and "until" are POSIX times, "taken_s" a run time."""
     if isinstance(value, list | tuple):
         return ", ".join(str(item) for item in value)
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -62,7 +62,7 @@ def show_amount(resource: str, value: Any) -> str:
         return show_memory(int(value), up={"free_mib": False, "need_mib": True}.get(resource))
     if resource == "taken_s":
         return duration_text(int(value))
-    if resource in {"at", "until"}:
+    if resource in {"at", "by", "until"}:
         local = timezone.localtime(datetime.fromtimestamp(value, tz=UTC))
         return date_format(local, "H:i:s" if local.date() == timezone.localdate() else "Y-m-d H:i")
     return str(value)

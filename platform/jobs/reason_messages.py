@@ -18,6 +18,9 @@ WAIT_REASONS: dict[str, str | Promise] = {
     "ahead_in_queue.one": _("one job ahead needs the same resources first"),
     "making_room": _("room is being made: %(n)s jobs that rank lower are being stopped"),
     "making_room.one": _("room is being made: a job that ranks lower is being stopped"),
+    "emptying": _("machines are being emptied for it; it is expected to start at about %(at)s"),
+    "emptying.by": _("machines are being emptied for it; it starts at %(by)s at the latest, unless machines fail"),
+    "emptying.unknown": _("machines are being emptied for it; when the jobs there end is not known"),
     "maintenance": _(
         "the job would still be running when %(nodes)s goes into maintenance, from %(at)s until %(until)s; a job with "
         "a `time` that ends before does not wait for that"
@@ -52,6 +55,13 @@ WAIT_REASONS: dict[str, str | Promise] = {
     ),
     "reserved_for_larger.unknown": _(
         "free resources are reserved for a larger job; a job with a `time` can go ahead of it"
+    ),
+    "reserved_for_larger.drained": _(
+        "the free machines are being emptied for a job that waited long and starts at about %(at)s; a job with a "
+        "`max_time` that ends before can go ahead of it"
+    ),
+    "reserved_for_larger.drained.unknown": _(
+        "the free machines are being emptied for a job that waited long; when it starts is not known"
     ),
     "borrow_denied": _(
         "free resources beyond your team's guarantee are promised to %(teams)s; a job with `preemptible: true` "
@@ -123,8 +133,9 @@ def _variant(code: str, params: dict) -> str:
         return code + when + (".several" if params.get("n", 1) > 1 else "")
     if code == "borrow_denied" and "cards" in params:
         return f"{code}.nodes"
-    if code == "reserved_for_larger" and "at" not in params:
-        return f"{code}.unknown"
+    if code in {"reserved_for_larger", "emptying"}:
+        when = ".by" if "by" in params else "" if "at" in params else ".unknown"
+        return code + (".drained" if "drained" in params else "") + when
     if code == "gang_incomplete" and params.get("have") == 0:
         return f"{code}.none"
     return f"{code}{_bottleneck(params)}" if code == "no_fit_now" else code

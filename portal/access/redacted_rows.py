@@ -53,6 +53,7 @@ SHOWN_OF_TASKS = (
 SHORT_WORDS = {
     "ahead_in_queue": gettext_lazy("other jobs are ahead"),
     "making_room": gettext_lazy("room is being made"),
+    "emptying": gettext_lazy("machines are being emptied for it"),
     "maintenance": gettext_lazy("free resources go into maintenance too soon"),
     "reserved_for_larger": gettext_lazy("free resources are reserved for a job ahead"),
     "borrow_denied": gettext_lazy("free resources are promised to other teams"),

@@ -62,8 +62,8 @@ class WaitingJob:
     """A queued job, whose gang starts together or not at all.
 
     A job that waits in several pools has a record for each: they share `job`, and at most one of them starts.
-    time_s: estimated run time. latest_s: length that nine in ten of such jobs do not exceed.
-    stops: how often it was preempted. revision: how often what it asks for was changed.
+    time_s: estimated run time. latest_s: length that nine in ten of such jobs do not exceed. stops: how often it was
+    preempted. revision: how often what it asks for was changed.
     choice: the pool's place in the job's order of preference, -1 if it waits in no other.
     """
 
@@ -238,13 +238,15 @@ class Refusal:
 class Policy:
     """Settings of the scheduling policy.
 
-    ageing_s: wait that raises a job by one class. reservations: per pool and kinds of cards.
+    ageing_s: wait that raises a job by one class. reservations: per pool and kinds of cards. drains_from: part of that
+    wait after which a job with a reservation drains its place.
     short_first: within a user, the fewest card-seconds first. longest_s: longer estimates, and none, count as this.
     stop_longer: stop jobs of the class that are so many times as long, most_stops times each.
     """
 
     ageing_s: float = 12 * 3600.0
     reservations: int = 2
+    drains_from: float = 1 / 3
     preempt: bool = True
     short_first: bool = False
     longest_s: float = 7 * 86_400.0
@@ -277,12 +279,14 @@ class Plan:
     refusals, positions: {waiting job: ...}. Position and length of its pool's queue; of several pools, both tell of the
     one where it is to start first.
     places: {job that waits in several pools: where it stands in each}, that one first.
+    starts_by: {job that drains its place: when all is gone there, by the pessimistic ends}, if anything bounds them.
     given_up: {job that starts: how many reservations it had in other pools}. The next cycle may start more there.
     """
 
     starts: list[Placement] = field(default_factory=list)
     evictions: list[Eviction] = field(default_factory=list)
     reserved_at: dict[int, float] = field(default_factory=dict)
+    starts_by: dict[int, float] = field(default_factory=dict)
     refusals: dict[int, list[Refusal]] = field(default_factory=dict)
     positions: dict[int, tuple[int, int]] = field(default_factory=dict)
     places: dict[int, list[QueuePlace]] = field(default_factory=dict)

@@ -21,7 +21,8 @@ from scheduler.core.queueing.cycle_context import Cycle, JobClass
 from scheduler.core.queueing.job_rows import JobColumns
 from scheduler.core.queueing.maintenance import build_maintenance_refusal, is_upcoming_maintenance
 from scheduler.core.queueing.priority_order import order_jobs
-from scheduler.core.queueing.reservations import MAINTENANCE_JOB
+from scheduler.core.queueing.release_times import UNKNOWN_S
+from scheduler.core.queueing.reservations import MAINTENANCE_JOB, NO_STAY, Stay
 from scheduler.core.queueing.waiting_lines import EqualJobResults, WaitingLines, join_line
 from scheduler.core.quota.limits import hold_refusals
 from scheduler.core.quota.whole_node_guarantees import CellConstraint
@@ -47,6 +48,8 @@ def start_waiting_jobs(cycle: Cycle) -> None:
         for kept in cycle.reservation_plan.reservations:  # the earliest first
             if kept.job != MAINTENANCE_JOB and isfinite(kept.at):
                 cycle.plan.reserved_at.setdefault(kept.job, kept.at)
+            if kept.by is not None and kept.by < UNKNOWN_S:
+                cycle.plan.starts_by[kept.job] = kept.by
     cycle.waiting = lines.list_waiting()
 
 
@@ -107,7 +110,7 @@ class PreferredPools:
 
     def _still_fits(self, job: WaitingJob) -> bool:
         shape = self._cycle.job_class(job)
-        return shape.blocked_from != -inf and _find_room(self._cycle, job, shape)[1]
+        return shape.blocked_from != NO_STAY and _find_room(self._cycle, job, shape)[1]
 
     def depends(self, job: WaitingJob) -> bool:
         """Check whether the job may still start in a pool that it prefers to this one."""
@@ -130,12 +133,16 @@ class PreferredPools:
 def _may_start(cycle: Cycle, job: WaitingJob) -> bool:
     """Check whether the job could start if its turn came now."""
     shape = cycle.job_class(job)
-    if shape.blocked_from == -inf or hold_refusals(job, cycle.now) or cycle.limit_refusals(job):
+    if shape.blocked_from == NO_STAY or hold_refusals(job, cycle.now) or cycle.limit_refusals(job):
         return False
     if cycle.borrow_refusals(job) and not cycle.is_within_guarantee(job) and not cycle.guest_class(job):
         return False
-    ends_at = cycle.now if cycle.may_delay_reservations(job) else cycle.stays_until(job)
-    return not shape.is_blocked(ends_at) and not _fits_nowhere(cycle, job, shape)
+    return not shape.is_blocked(_reckoned_stay(cycle, job)) and not _fits_nowhere(cycle, job, shape)
+
+
+def _reckoned_stay(cycle: Cycle, job: WaitingJob) -> Stay:
+    """Return the job's stay, none if it may delay reservations."""
+    return Stay(cycle.now) if cycle.may_delay_reservations(job) else cycle.stay_of(job)
 
 
 def _split_by_guarantee(cycle: Cycle) -> tuple[JobColumns, JobColumns]:
@@ -161,7 +168,7 @@ def _start_or_queue(
         cycle.record_start(placement, job)
     elif never := cycle.infeasible_refusals(job):
         lines.block(list(never))
-    elif (kept := shape.cell_refusals(job, cycle.stays_until(job))) and not cycle.is_within_guarantee(job):
+    elif (kept := shape.cell_refusals(job, cycle.stay_of(job))) and not cycle.is_within_guarantee(job):
         lines.block(kept)
     else:
         join_line(cycle, lines, job, shape, lines.line_of(job, shape))
@@ -174,7 +181,7 @@ def _shortfall_beside_borrowing(cycle: Cycle, job: WaitingJob, shape: JobClass) 
     """
     if not cycle.cycle_memo.explains:
         return []
-    view, kinds = cycle.reservation_plan.view_until(cycle.stays_until(job)), shape.demand.kinds
+    view, kinds = cycle.reservation_plan.view_until(cycle.stay_of(job)), shape.demand.kinds
     for role, suits in zip(job.gang, kinds, strict=True):
         if role.min and view.score_table.best_node(role.ask, job.pool, suits, shape.demand.reach)[1] < 0:
             _place_without_delay(cycle, job, shape)
@@ -194,9 +201,8 @@ def _place_on_lent_cards(cycle: Cycle, job: WaitingJob) -> Placement | None:
 
 def _place_without_delay(cycle: Cycle, job: WaitingJob, shape: JobClass) -> Placement | None:
     """Place the job where it delays no reservation, or record that there is no such place."""
-    stays_until = cycle.stays_until(job)
-    ends_at = cycle.now if cycle.may_delay_reservations(job) else stays_until
-    if _is_known_blocked(cycle, job, shape, ends_at) or shape.cell_refusals(job, stays_until):
+    stay = _reckoned_stay(cycle, job)
+    if _is_known_blocked(cycle, job, shape, stay) or shape.cell_refusals(job, cycle.stay_of(job)):
         return None
     spare, keep = cycle.spare_milli(job), cycle.cell_constraint(job, shape.demand)
     kinds = shape.demand.affordable_kinds(spare)
@@ -207,33 +213,33 @@ def _place_without_delay(cycle: Cycle, job: WaitingJob, shape: JobClass) -> Plac
         and _fits_nowhere(cycle, job, shape)
     ):
         return None  # without computing pending reservations
-    view = cycle.reservation_plan.view_for(job, ends_at)
+    view = cycle.reservation_plan.view_for(job, stay)
     result = place_gang(view.snapshot, view.score_table, job, shape.demand, kinds, spare, keep)
     if isinstance(result, Placement):
         if view is not cycle.present_view:
             cycle.snapshot.allocate(result, job)
         return result
     if keep and _fits_without_cells(keep, cycle, job, shape, kinds, spare):
-        shape.cells_blocked_from[job.team] = ends_at, [keep.refusal()]
+        shape.cells_blocked_from[job.team] = stay, [keep.refusal()]
         return None
     if kinds == shape.demand.kinds:
-        shape.blocked_from = -inf if view is cycle.present_view else ends_at
+        shape.blocked_from = NO_STAY if view is cycle.present_view else stay
     if not cycle.cycle_memo.explains:
         return None
     if view is not cycle.present_view:
         result = place_gang(cycle.snapshot, cycle.present_view.score_table, job, shape.demand, kinds, spare)
     if isinstance(result, Placement):
         cycle.snapshot.release(result, job)
-        shape.blocked_by = _maintenance_refusals(cycle, job, shape, kinds, spare) or _reservation_refusals(cycle)
+        shape.blocked_by = _maintenance_refusals(cycle, job, shape, kinds, spare) or [_kept_refusal(cycle, stay)]
     else:
         shape.blocked_by = explain_shortfall(cycle.snapshot, job, result)
     return None
 
 
-def _is_known_blocked(cycle: Cycle, job: WaitingJob, shape: JobClass, ends_at: float) -> bool:
+def _is_known_blocked(cycle: Cycle, job: WaitingJob, shape: JobClass, stay: Stay) -> bool:
     """Check whether such jobs do not fit; what kept others may be a reservation of this one's in another pool."""
-    own = shape.blocked_from is not None and shape.blocked_from > -inf and cycle.reservation_plan.is_first_in_line(job)
-    return shape.is_blocked(ends_at) and not own
+    own = shape.blocked_from != NO_STAY and cycle.reservation_plan.is_first_in_line(job)
+    return shape.is_blocked(stay) and not own
 
 
 def _fits_nowhere(cycle: Cycle, job: WaitingJob, shape: JobClass) -> bool:
@@ -241,7 +247,7 @@ def _fits_nowhere(cycle: Cycle, job: WaitingJob, shape: JobClass) -> bool:
     request, fits = _find_room(cycle, job, shape)
     if fits:
         return False
-    shape.blocked_from = -inf
+    shape.blocked_from = NO_STAY
     if cycle.cycle_memo.explains:
         shape.blocked_by = explain_shortfall(cycle.snapshot, job, Shortfall(0, request))
     return True
@@ -258,7 +264,7 @@ def _find_room(cycle: Cycle, job: WaitingJob, shape: JobClass) -> tuple[RequestC
 def _fits_without_cells(
     cell_constraint: CellConstraint, cycle: Cycle, job: WaitingJob, shape: JobClass, kinds: tuple[int, ...], spare: int
 ) -> bool:
-    view = cycle.reservation_plan.view_until(cycle.stays_until(job))
+    view = cycle.reservation_plan.view_until(cycle.stay_of(job))
     result = place_gang(view.snapshot, view.score_table, job, shape.demand, kinds, spare)
     if not isinstance(result, Placement):
         return False
@@ -288,7 +294,10 @@ def _maintenance_refusals(
     return refusals
 
 
-def _reservation_refusals(cycle: Cycle) -> list[Refusal]:
-    """Return the refusal for room reserved before the job would end."""
-    at = next((r.at for r in cycle.reservation_plan.reservations if r.job != MAINTENANCE_JOB), inf)
-    return [Refusal("reserved_for_larger", {"at": at} if isfinite(at) else {})]
+def _kept_refusal(cycle: Cycle, stay: Stay) -> Refusal:
+    """Return the refusal for room reserved before the job would end, or drained and thus closed to it."""
+    kept = [one for one in cycle.reservation_plan.reservations if one.job != MAINTENANCE_JOB]
+    closed = None if kept and kept[0].at < stay.ends_at else next((one for one in kept if one.is_closed_to(stay)), None)
+    at = closed.at if closed else kept[0].at if kept else inf
+    told = {"at": at} if isfinite(at) else {}
+    return Refusal("reserved_for_larger", told | {"drained": True} if closed else told)

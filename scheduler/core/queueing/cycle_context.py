@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import inf
 from typing import Any
 
 import numpy as np
@@ -27,9 +26,9 @@ from scheduler.core.placement.feasibility_when_empty import check_shape
 from scheduler.core.placement.scores import ScoredSnapshot, ScoreTable
 from scheduler.core.placement.victims import ChooseVictims, place_job
 from scheduler.core.queueing.job_rows import JobRows
-from scheduler.core.queueing.priority_order import estimate_remaining_work
-from scheduler.core.queueing.release_times import TaskRows, estimate_stay
-from scheduler.core.queueing.reservations import KnownReservations, ReservationPlan
+from scheduler.core.queueing.priority_order import estimate_remaining_work, measure_patience_used
+from scheduler.core.queueing.release_times import TaskRows, estimate_latest_stay, estimate_stay
+from scheduler.core.queueing.reservations import KnownReservations, ReservationPlan, Stay
 from scheduler.core.quota.limits import (
     borrow_refusals,
     is_within_guarantee,
@@ -44,26 +43,27 @@ from scheduler.core.quota.whole_node_guarantees import CellConstraint, build_cel
 class JobClass:
     """Results shared by jobs with equal requests in one cycle.
 
-    blocked_from: jobs that end then or later do not fit. kept_from: {team: the same, because of other teams' whole
-    nodes}.
+    blocked_from: jobs that stay so long or longer do not fit. cells_blocked_from: {team: the same, because of other
+    teams' whole nodes}.
     """
 
     demand: GangDemand
     infeasible: list[Refusal] | None = None
-    blocked_from: float | None = None
+    blocked_from: Stay | None = None
     blocked_by: list[Refusal] = field(default_factory=list)
-    cells_blocked_from: dict[int, tuple[float, list[Refusal]]] = field(default_factory=dict)
+    cells_blocked_from: dict[int, tuple[Stay, list[Refusal]]] = field(default_factory=dict)
     skips_line: bool = False
     """No further job of this shape can start or get a reservation."""
 
-    def is_blocked(self, ends_at: float) -> bool:
-        return self.blocked_from is not None and ends_at >= self.blocked_from
+    def is_blocked(self, stay: Stay) -> bool:
+        return self.blocked_from is not None and stay.lasts(self.blocked_from)
 
-    def cell_refusals(self, job: WaitingJob, ends_at: float) -> list[Refusal]:
+    def cell_refusals(self, job: WaitingJob, stay: Stay) -> list[Refusal]:
         """Return why the job did not fit, if only for other teams' whole nodes."""
-        kept_from, refusals = self.cells_blocked_from.get(job.team, (inf, []))
-        there = refusals and not job.preemptible and ends_at >= kept_from and not self.is_blocked(ends_at)
-        return refusals if there else []
+        if job.preemptible or job.team not in self.cells_blocked_from:
+            return []
+        kept_from, refusals = self.cells_blocked_from[job.team]
+        return refusals if stay.lasts(kept_from) and not self.is_blocked(stay) else []
 
 
 @dataclass
@@ -199,6 +199,19 @@ class Cycle:
     def stays_until(self, job: WaitingJob) -> float:
         """Return until when the job keeps its place from others if it starts now."""
         return estimate_stay(self.snapshot, job, self.now)
+
+    def stay_of(self, job: WaitingJob) -> Stay:
+        """Return the job's stay if it starts now. Pessimistic ends matter only while somebody drains its place."""
+        until = self.stays_until(job)
+        if not self.reservation_plan.has_drains:
+            return Stay(until)
+        return Stay(until, estimate_latest_stay(job, self.now), self.now + job.limit_s)
+
+    def may_drain(self, job: WaitingJob) -> bool:
+        """Check whether the job waited long enough to drain its place, and few enough of its pool do."""
+        own = self.policy.for_pool(job.pool)
+        few = self.reservation_plan.count_draining(job.pool) < own.reservations
+        return few and measure_patience_used(job, own, self.now) >= own.drains_from
 
     def is_within_guarantee(self, job: WaitingJob) -> bool:
         if not self._guarantees:

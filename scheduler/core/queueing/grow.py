@@ -77,7 +77,7 @@ def _may_add_task(snapshot: Snapshot, job: WaitingJob, start: Placement, one: Ga
 
 def _place_task(cycle: Cycle, job: WaitingJob, one: GangDemand) -> TaskPlacement | None:
     """Find a place for one task that delays nobody."""
-    view, spare = cycle.reservation_plan.view_until(cycle.stays_until(job)), spare_milli(cycle.snapshot, job, one)
+    view, spare = cycle.reservation_plan.view_until(cycle.stay_of(job)), spare_milli(cycle.snapshot, job, one)
     alone = replace(job, gang=one.gang)
     keep = build_cell_constraint(cycle.snapshot, replace(alone, preemptible=False), one)
     found = place_gang(view.snapshot, view.score_table, alone, one, one.affordable_kinds(spare), spare, keep)

@@ -95,8 +95,12 @@ class JobRows:
 
 def _team_key(job: WaitingJob) -> tuple:
     """Return a key shared by equal jobs of a team. Comparing gangs is slow, so by identity."""
-    return id(job.gang), job.pool, job.team, job.held, job.not_before, job.preemptible, job.time_s, job.latest_s
+    return id(job.gang), job.pool, job.team, job.held, job.not_before, *_stay_key(job)
 
 
 def _shape_key(job: WaitingJob) -> tuple:
-    return id(job.gang), job.pool, job.preemptible, job.time_s, job.latest_s
+    return id(job.gang), job.pool, *_stay_key(job)
+
+
+def _stay_key(job: WaitingJob) -> tuple:
+    return job.preemptible, job.time_s, job.latest_s, job.limit_s

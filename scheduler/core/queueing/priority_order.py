@@ -234,10 +234,10 @@ def estimate_remaining_work(job: WaitingJob | RunningJob, own: Policy, now: floa
         left_s, cards = job.ends_at - now, sum(len(task.cards) for task in job.tasks)
     else:
         left_s, cards = job.time_s, sum([role.min * role.ask.gpus for role in job.gang])
-    return min(left_s, own.longest_s) * max(cards, 0.01) / (1.0 + _patience_used(job, own, now))
+    return min(left_s, own.longest_s) * max(cards, 0.01) / (1.0 + measure_patience_used(job, own, now))
 
 
-def _patience_used(job: WaitingJob | RunningJob, own: Policy, now: float) -> float:
+def measure_patience_used(job: WaitingJob | RunningJob, own: Policy, now: float) -> float:
     """Return the wait in units of patience, longer for long jobs with `short_first`."""
     patience_s = own.ageing_s + (PATIENCE * min(job.time_s, own.longest_s) if own.short_first else 0.0)
     return (job.waited_s if isinstance(job, RunningJob) else max(0.0, now - job.submitted_at)) / patience_s
@@ -296,7 +296,7 @@ def _age_priorities(jobs: JobColumns, policy: Policy, now: float) -> tuple[np.nd
     waited = np.maximum(now - jobs.submitted_at, 0.0) / np.array([o.ageing_s for o in own])[pool]
     for at in np.flatnonzero(np.array([o.short_first for o in own])[pool]).tolist():
         waited[at], work[at] = (
-            tell(jobs.jobs[at], own[pool[at]], now) for tell in (_patience_used, estimate_remaining_work)
+            tell(jobs.jobs[at], own[pool[at]], now) for tell in (measure_patience_used, estimate_remaining_work)
         )
     aged = priority + waited.astype(np.int64)
     overdue = (priority < URGENT) & (aged > HIGH)

@@ -1,13 +1,14 @@
 """What a waiting job is told: why it waits, and where it stands in the queue of each of its pools."""
 
 from itertools import compress, pairwise
-from math import inf
+from math import inf, isfinite
 from operator import itemgetter
 
 import numpy as np
 
 from scheduler.core.model.types import Refusal
 from scheduler.core.queueing.cycle_context import Cycle
+from scheduler.core.queueing.reservations import Reservation
 
 
 def tell_queue_positions(cycle: Cycle) -> None:
@@ -40,6 +41,11 @@ def tell_queue_positions(cycle: Cycle) -> None:
     for at in told[~no_room_made[told]].tolist():
         job = int(number[at])
         plan.refusals[job] = [cycle.making_room[job, int(choice[at])], *plan.refusals[job]]
+    draining = {(kept.job, kept.placement.choice): kept for kept in cycle.reservation_plan.reservations if kept.drains}
+    for at in told[no_room_made[told] & np.isin(number[told], [job for job, _ in draining])].tolist():
+        job = int(number[at])
+        if kept := draining.get((job, int(choice[at]))):
+            plan.refusals[job] = [_build_emptying_refusal(kept), *plan.refusals[job]]
 
 
 def _find_served(cycle: Cycle, number: np.ndarray, choice: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -52,6 +58,13 @@ def _find_served(cycle: Cycle, number: np.ndarray, choice: np.ndarray) -> tuple[
         no_room_made[at] = record not in cycle.making_room
         reserved_at[at] = reserved.get(record, inf)
     return no_room_made, reserved_at
+
+
+def _build_emptying_refusal(kept: Reservation) -> Refusal:
+    """Tell whose place is drained when it starts: `by` then at the latest where that is firm, else at about `at`."""
+    if kept.firm:
+        return Refusal("emptying", {"by": kept.by})
+    return Refusal("emptying", {"at": kept.at} if isfinite(kept.at) else {})
 
 
 def _number_within(groups: np.ndarray) -> np.ndarray:

@@ -1,6 +1,8 @@
 """Expected ends of running jobs and the resources they free, as flat arrays."""
 
+from collections.abc import Callable
 from math import inf
+from operator import attrgetter
 
 import numpy as np
 
@@ -13,6 +15,22 @@ def estimate_end(started_at: float, time_s: float, now: float, limit_s: float = 
     elapsed = max(now - started_at, 0.0)
     ends_at = started_at + time_s if elapsed < time_s else now + max(elapsed, 1.0)
     return min(ends_at, max(started_at + limit_s, now + 1.0))
+
+
+UNKNOWN_S = 1e12
+"""Beyond every end that something bounds. Seconds are still told apart there."""
+
+
+def estimate_latest_end(job: RunningJob, now: float) -> float:
+    """Estimate a running job's pessimistic end: where nothing bounds it, `UNKNOWN_S` after its start.
+
+    So who began first counts as first to end, and that order stays from cycle to cycle.
+    """
+    if job.leaving:
+        return job.ends_at
+    if min(job.latest_s, job.limit_s) == inf:
+        return job.started_at + UNKNOWN_S
+    return estimate_end(job.started_at, job.latest_s, now, job.limit_s)
 
 
 def estimate_stay(snapshot: Snapshot, job: WaitingJob, at: float) -> float:
@@ -33,11 +51,23 @@ def estimate_stay(snapshot: Snapshot, job: WaitingJob, at: float) -> float:
     return min(closing.at for closing in met) if stops else latest
 
 
+def estimate_latest_stay(job: WaitingJob, now: float) -> float:
+    """Estimate the pessimistic end of a job that starts now, as `estimate_latest_end` does once it runs."""
+    length = min(job.latest_s, job.limit_s)
+    return now + (UNKNOWN_S if length == inf else length)
+
+
 class ReleaseTimes:
     """Resources that running and started jobs release over time."""
 
-    def __init__(self, running: tuple[RunningJob, ...], rows: "TaskRows"):
+    def __init__(
+        self,
+        running: tuple[RunningJob, ...],
+        rows: "TaskRows",
+        end_of: Callable[[RunningJob], float] = attrgetter("ends_at"),
+    ):
         self._running = running
+        self._end_of = end_of
         self._started: list[tuple[float, tuple[TaskPlacement, ...]]] = []
         self._rows = rows
         self._arrays: tuple[np.ndarray, ...] | None = None
@@ -77,7 +107,7 @@ class ReleaseTimes:
         """Return (ends, card rows [3, n], ends, node rows [3, n]), by time."""
         if self._arrays is None:
             self._rows.trim(1000 + 4 * len(self._running))
-            ends = np.array([job.ends_at for job in self._running] + [at for at, _ in self._started])
+            ends = np.array([self._end_of(job) for job in self._running] + [at for at, _ in self._started])
             held = self._rows.row_ids([job.tasks for job in self._running]) + [
                 self._rows.row_id(t) for _, t in self._started
             ]

@@ -1,7 +1,6 @@
 """Lines of jobs that wait for capacity; the first get reservations, and equal jobs are asked about once."""
 
 from dataclasses import dataclass
-from math import inf
 
 import numpy as np
 
@@ -9,6 +8,7 @@ from scheduler.core.model.types import Refusal, WaitingJob
 from scheduler.core.queueing.cycle_context import Cycle, JobClass, WaitingRecords
 from scheduler.core.queueing.job_rows import JobColumns
 from scheduler.core.queueing.priority_order import EqualJobs, Turn
+from scheduler.core.queueing.reservations import NO_STAY, Stay
 from scheduler.core.quota.limits import find_limited_users
 
 MAX_OWNER_RESERVATIONS = 64
@@ -131,11 +131,12 @@ class WaitingLines:
 
 def join_line(cycle: Cycle, lines: WaitingLines, job: WaitingJob, shape: JobClass, line: Line) -> None:
     """Queue the job for capacity, with a reservation if near the head."""
-    for_cells = shape.cells_blocked_from and shape.cell_refusals(job, cycle.stays_until(job))
+    for_cells = shape.cells_blocked_from and shape.cell_refusals(job, cycle.stay_of(job))
     before = lines.join(line, for_cells or shape.blocked_by)
     if before < lines.most_reserved and before < _reservation_limit(cycle, job):
-        cycle.reservation_plan.reserve(job, shape.demand, cycle.cell_constraint(job, shape.demand))
-    elif not cycle.cycle_memo.explains and shape.blocked_from == -inf and not cycle.snapshot.windows:
+        keep = cycle.cell_constraint(job, shape.demand)
+        cycle.reservation_plan.reserve(job, shape.demand, keep, drains=cycle.may_drain(job))
+    elif not cycle.cycle_memo.explains and shape.blocked_from == NO_STAY and not cycle.snapshot.windows:
         same = shape.demand.costs_the_same  # else another may claim other kinds
         shape.skips_line = same and cycle.policy.for_pool(job.pool).stop_longer is None
 
@@ -224,5 +225,5 @@ class EqualJobResults(EqualJobs):
             self._results[turn.alike] = Result(outcome)
         elif not shape.skips_line:
             passing = cycle.policy.for_pool(job.pool).stop_longer is not None
-            if shape.is_blocked(cycle.now if passing else cycle.stays_until(job)):
+            if shape.is_blocked(Stay(cycle.now) if passing else cycle.stay_of(job)):
                 self._results[turn.alike] = Result(outcome, shape, lines.line_of(job, shape))
