@@ -55,6 +55,7 @@ COMMANDS = {
     "day": ("cluster_status", "How many cards were held and active over a day."),
     "images": ("images", "Images by name: ls, add, set, rm."),
     "registries": ("images", "Logins at image registries: ls, add, set, rm."),
+    "history": ("history", "What happened on the platform, as one file for simulations: export."),
     "nodes": ("administration", "Machines: ls, show, cordon, drain, uncordon."),
     "agent": ("administration", "Machines' agents: add, ls, show, approve, revoke."),
     "backup": (

@@ -53,6 +53,7 @@ PERMISSIONS: dict[str, frozenset[str]] = {
     "alert_rule.change": frozenset({ADMIN}),
     "price.change": frozenset({ADMIN}),
     "platform.read": frozenset({AUDITOR, ADMIN}),
+    "history.export": frozenset({ADMIN}),
 }
 
 

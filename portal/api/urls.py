@@ -4,7 +4,7 @@ from django.urls import path, re_path, register_converter
 from django.urls.converters import StringConverter
 
 from portal.api import about, search
-from portal.api.cluster import agents, health, maintenance, nodes, pools, quota_writes, quotas, replay
+from portal.api.cluster import agents, health, history, maintenance, nodes, pools, quota_writes, quotas, replay
 from portal.api.events import audit, events, notices, webhooks
 from portal.api.files import files, uploads
 from portal.api.jobs import code_uploads, efficiency, images, jobs, logs, plans, saved_views, shares
@@ -221,6 +221,7 @@ urlpatterns = [
     path("limits/<called:name>", quota_writes.LimitDetail.as_view(), name="api-limit"),
     path("queue", nodes.QueueView.as_view(), name="api-queue"),
     path("cluster/replay", replay.ReplayView.as_view(), name="api-replay"),
+    path("cluster/history", history.HistoryView.as_view(), name="api-history"),
     path("capacity", nodes.Capacity.as_view(), name="api-capacity"),
     path("version", about.Version.as_view(), name="api-version"),
     path("openapi.json", about.Description.as_view(), name="api-openapi"),

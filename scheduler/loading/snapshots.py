@@ -124,7 +124,7 @@ def load_world(
         **machines.arrays,
         **_card_arrays(machines, holdings, places),
         **_node_arrays(machines, holdings, places),
-        **_team_arrays(teams, pools, quotas, holdings, places),
+        **build_team_arrays(teams, pools, quotas, holdings, places),
         **_user_arrays(user_ids, holdings, places),
     }
     fetches = load_cache_locations(places.node, reads) if jobs or reads else CacheLocations()
@@ -537,9 +537,10 @@ def _node_arrays(machines: Machines, holdings: Holdings, places: ArrayIndex) -> 
     return {"node_cpu_free": cpu - used[:, 1], "node_memory_free": memory - used[:, 2]}
 
 
-def _team_arrays(
+def build_team_arrays(
     teams: list[Team], pools: list[Pool], rows: list[Quota], holdings: Holdings, places: ArrayIndex
 ) -> dict[str, Any]:
+    """Return what teams hold and may hold. places: of teams and pools."""
     parents = {team.pk: team.parent_id for team in teams}
     chains = [tuple(places.team[pk] for pk in team_chain(team.pk, parents)) for team in teams]
     quotas = {(quota.team_id, quota.pool_id): quota for quota in rows}

@@ -1,26 +1,27 @@
 """Record of a simulation: runs, waits and usage."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from math import inf
 
 import numpy as np
 
 from scheduler.core.forecast.simulate import Simulation, SimulationStep
-from scheduler.core.model.types import WaitingJob
+from scheduler.core.model.types import CardShare, RunningJob, WaitingJob
 
-COMPLETED, PREEMPTED, RUNNING = "completed", "preempted", "running"
+COMPLETED, PREEMPTED, FAILED, RUNNING = "completed", "preempted", "failed", "running"
 
 
 @dataclass(frozen=True)
 class JobRun:
-    """One run of a job on its cards; preempted jobs have several."""
+    """One run of a job on its cards; preempted jobs have several. milli: of cards in all."""
 
     job: int
     cards: tuple[int, ...]
     began_at: float
     ended_at: float
     outcome: str
+    milli: int = 0
 
 
 @dataclass(frozen=True)
@@ -44,18 +45,26 @@ class SimulationHistory:
         """{job that gave up before it started: when}."""
         self.finished = 0
         self.ended_at = 0.0
-        self._open: dict[int, tuple[float, tuple[int, ...]]] = {}
+        self._open: dict[int, tuple[float, tuple[CardShare, ...]]] = {}
+
+    def begin(self, running: Mapping[int, RunningJob]) -> None:
+        """Record what runs from the start."""
+        for job in running.values():
+            self._open[job.job] = job.started_at, tuple(card for task in job.tasks for card in task.cards)
+            self.first_start[job.job] = job.started_at
 
     def record_step(self, moment: SimulationStep, play: Simulation) -> None:
         self.ended_at = moment.at
         for job in moment.ended:
             self._close(job, moment.at, COMPLETED)
         self.finished += len(moment.ended)
+        for job in moment.failed:
+            self._close(job, moment.at, FAILED)
         for eviction in moment.plan.evictions:
             self._close(eviction.job, moment.at, PREEMPTED)
         for start in moment.plan.starts:
             if start.job in play.running:  # else already stopped
-                cards = tuple(card.gpu for task in play.running[start.job].tasks for card in task.cards)
+                cards = tuple(card for task in play.running[start.job].tasks for card in task.cards)
                 self._open[start.job] = moment.at, cards
                 self.first_start.setdefault(start.job, moment.at)
         self.gave_up.update(dict.fromkeys(moment.gave_up, moment.at))
@@ -76,7 +85,8 @@ class SimulationHistory:
     def _close(self, job: int, at: float, how: str) -> None:
         if job in self._open:
             began_at, cards = self._open.pop(job)
-            self.runs.append(JobRun(job, cards, began_at, at, how))
+            milli = sum(card.milli for card in cards)
+            self.runs.append(JobRun(job, tuple(card.gpu for card in cards), began_at, at, how, milli))
 
 
 def record_simulation(

@@ -144,7 +144,7 @@ BUGS = (
     # what a cycle decides, and by what
     Bug("a gang grows by its most", grow._add_tasks, replacing("role.max - role.min", "role.max"), seed=5),
     Bug("each maintenance stops jobs", maintenance.list_maintenance_evictions, without_test("stops"), seed=53),
-    Bug("parents do not count what their teams hold", snapshots._team_arrays, replacing("list(chain)", "place")),
+    Bug("parents do not count what their teams hold", snapshots.build_team_arrays, replacing("list(chain)", "place")),
     Bug("an idle cycle never looks again", change_detection.IdlePeriod.covers, returning("True")),
     # what statements ask
     Bug("any term may write", lease.check_epoch, without_argument("filter", "epoch"), seed=4),

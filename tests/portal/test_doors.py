@@ -232,6 +232,7 @@ API = {
     ("api-quotas", "GET"): (401, 200, 403),
     ("api-queue", "GET"): (401, 200, 403),
     ("api-replay", "GET"): (401, 200, 403),
+    ("api-history", "GET"): (401, 403, 403),
     ("api-capacity", "GET"): (401, 200, 403),
     ("api-version", "GET"): (200, 200, 200),
     ("api-openapi", "GET"): (200, 200, 200),

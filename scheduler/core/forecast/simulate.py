@@ -1,9 +1,10 @@
 """Simulation of the cluster over virtual time, with the production cycle."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, isfinite
+from typing import Any
 
 from scheduler.core.cycle import run_cycle
 from scheduler.core.forecast.completion_queue import CompletionQueue
@@ -14,33 +15,44 @@ from scheduler.core.queueing.cycle_context import CycleMemo
 from scheduler.core.queueing.maintenance import list_maintenance_evictions
 from scheduler.core.queueing.release_times import estimate_end
 
+MOST_STOPS = 3
+"""How often one job starts and is stopped again at one moment before time goes on: two may take turns for ever."""
+
 
 @dataclass(frozen=True)
 class SimulationStep:
-    """What happened at one time: ended jobs, jobs that gave up, and the plan."""
+    """What happened at one time: ended jobs, jobs that gave up, jobs whose machine failed, and the plan."""
 
     at: float
     ended: tuple[int, ...]
     gave_up: tuple[int, ...]
     plan: Plan
+    failed: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class SimulationRules:
     """Simulation rules beyond arrivals, runs and ends.
 
-    over_at: {job: when it leaves, started or not}. resume_s: extra work after preemption; None: restart.
-    pace: work per second of a running job. depth: oldest jobs per team and class in a cycle.
+    leaves_at: {job: when it leaves, started or not}. resume_cost_s: extra work after preemption, of all or {job: of
+    those that go on}; others begin anew. pace: work per second of a running job. depth: oldest jobs per team and class
+    in a cycle. follows: {job: (seconds after its end, records of the job that is queued then)}. changes: what is done
+    to the simulation from outside, and when.
     """
 
     leaves_at: Mapping[int, float] = field(default_factory=dict)
     resume_cost_s: float | Mapping[int, float] | None = None
     pace: Callable[[RunningJob, Snapshot], float] | None = None
     depth: int | None = None
+    follows: Mapping[int, tuple[float, Sequence[WaitingJob]]] = field(default_factory=dict)
+    changes: Sequence[tuple[float, Callable[["Simulation"], None]]] = ()
 
 
 class Simulation:
-    """A running simulation. run_s: real run time of a job. ends: {running job: real end}, others never end."""
+    """A running simulation. run_s: real run time of a job. ends: {running job: real end}, others never end.
+
+    resumes: records of jobs that run from the start, with which they are queued again if they are stopped.
+    """
 
     def __init__(
         self,
@@ -51,6 +63,7 @@ class Simulation:
         *,
         ends: dict[int, float] | None = None,
         arrivals: Iterable[WaitingJob] = (),
+        resumes: Iterable[WaitingJob] = (),
         rules: SimulationRules | None = None,
         explains: bool = False,
         cycle_memo: CycleMemo | None = None,
@@ -63,8 +76,14 @@ class Simulation:
         """{(job, choice): record}."""
         self._records: dict[int, list[WaitingJob]] = {}
         """{job that waits or runs: its records, one for each pool where it waits when it is queued}."""
+        self.held: set[int] = set()
+        """Jobs that somebody holds."""
+        self._failed: list[int] = []
+        """Jobs whose machine failed in this step."""
         for job in snapshot.waiting:
             self._queue(job)
+        for job in resumes:
+            self._records.setdefault(job.job, []).append(job)
         self.running = {job.job: job for job in snapshot.running}
         self._work_left: dict[int, float] = {}
         """{preempted job: work left}."""
@@ -74,7 +93,9 @@ class Simulation:
         self._arrivals = sorted(arrivals, key=_arrival_key, reverse=True)
         """Next one last."""
         self._departures = sorted(((at, job) for job, at in self.rules.leaves_at.items()), reverse=True)
-        self._window_edges = sorted((at for at in list_window_edges(snapshot) if now < at < inf), reverse=True)
+        self._window_edges = self._list_window_edges()
+        """Next one last."""
+        self._changes = sorted(self.rules.changes, key=lambda change: change[0])[::-1]
         """Next one last."""
 
     def run_steps(self, until: float = inf) -> Iterator[SimulationStep]:
@@ -82,24 +103,54 @@ class Simulation:
         ended: tuple[int, ...] = ()
         gone: tuple[int, ...] = ()
         while self.now <= until:
-            yield SimulationStep(self.now, ended, gone, self._run_cycles())
+            failed, self._failed = tuple(self._failed), []
+            yield SimulationStep(self.now, ended, gone, self._run_cycles(), failed)
             at = self._next_event_at()
             if at == inf:
                 return
             self.now = at
             ended, gone = self._apply_events()
 
+    def change_cluster(self, **fields: Any) -> None:
+        """Replace fields of the snapshot, such as quotas or what is open, and forget what was known of it."""
+        self.snapshot = replace(self.snapshot, waiting=(), running=tuple(self.running.values()), **fields)
+        self._cycle_memo = CycleMemo(self._cycle_memo.explains)
+        self._window_edges = self._list_window_edges()
+
+    def set_held(self, job: int, held: bool) -> None:
+        """Hold or release a job, wherever it is: what runs goes on, and is held if it is queued again."""
+        (self.held.add if held else self.held.discard)(job)
+        for record in self._records.get(job, ()):
+            if (job, record.choice) in self.waiting:
+                self.waiting[job, record.choice] = replace(record, held=held)
+
+    def fail_jobs_on(self, node: int, again_s: Callable[[int], float | None]) -> None:
+        """Take down what runs on a machine. again_s: seconds until a job is queued again; None: it is over."""
+        for job in [job for job in self.running.values() if any(task.node == node for task in job.tasks)]:
+            self._failed.append(job.job)
+            pause_s = again_s(job.job)
+            records = self._records.get(job.job, []) if pause_s is not None else []
+            self._completions.remove(job.job)
+            self.snapshot.remove_job(self.running.pop(job.job))
+            self._records.pop(job.job, None)
+            for record in records:
+                self._queue(replace(record, not_before=self.now + (pause_s or 0.0)))
+            if pause_s is None:
+                self._queue_follower(job.job)
+
     def _run_cycles(self) -> Plan:
         """Run cycles until none preempts, or has seen all that could start."""
         plan, starts, evictions = Plan(), [], []
+        stopped: Counter[int] = Counter()
         while self.waiting or list_maintenance_evictions(self.snapshot, self.running.values(), self.now):
             plan, used_up = self._run_cycle()
             starts += plan.starts
             evictions += plan.evictions
             for eviction in plan.evictions:
                 self._stop(eviction.job)
+                stopped[eviction.job] += 1
             again = plan.given_up or (plan.starts and self.policy.preempts_longer)
-            if not plan.evictions and not used_up and not again:
+            if (not plan.evictions and not used_up and not again) or max(stopped.values(), default=0) > MOST_STOPS:
                 break
         plan.starts, plan.evictions = starts, evictions
         self._set_paces()
@@ -127,8 +178,18 @@ class Simulation:
                 line.append(job)
         return line
 
+    def _list_window_edges(self) -> list[float]:
+        return sorted((at for at in list_window_edges(self.snapshot) if self.now < at < inf), reverse=True)
+
+    def _queue_follower(self, job: int) -> None:
+        """Queue what comes after a job's end, if its own time is not over by then."""
+        pause_s, records = self.rules.follows.get(job, (0.0, ()))
+        for record in records:
+            if self.rules.leaves_at.get(record.job, inf) > self.now:
+                self._queue(replace(record, not_before=self.now + pause_s))
+
     def _queue(self, job: WaitingJob) -> None:
-        self.waiting[job.job, job.choice] = job
+        self.waiting[job.job, job.choice] = replace(job, held=True) if job.job in self.held else job
         self._records.setdefault(job.job, []).append(job)
 
     def _unqueue(self, number: int) -> bool:
@@ -147,7 +208,7 @@ class Simulation:
             pool=job.pool,
             priority=job.priority,
             tasks=start.tasks,
-            saved_at=self.now if self.rules.resume_cost_s is None else inf,
+            saved_at=self.now if self._resume_cost_s(job.job) is None else inf,
             ends_at=self.now + job.time_s,
             started_at=self.now,
             time_s=job.time_s,
@@ -172,18 +233,19 @@ class Simulation:
         if not records:
             return
         records = [replace(job, stops=job.stops + 1) for job in records]
-        if self.rules.resume_cost_s is not None and isfinite(left):
-            cost_s = (
-                self.rules.resume_cost_s[number]
-                if isinstance(self.rules.resume_cost_s, Mapping)
-                else self.rules.resume_cost_s
-            )
+        cost_s = self._resume_cost_s(number)
+        if cost_s is not None and isfinite(left):
             self._work_left[number] = left + cost_s
             records = [replace(job, time_s=ran.ends_at - self.now + cost_s) for job in records]
         for job in records:
             self._queue(job)
         if self.rules.depth is not None:
             self.waiting = {(job.job, job.choice): job for job in sorted(self.waiting.values(), key=_arrival_key)}
+
+    def _resume_cost_s(self, job: int) -> float | None:
+        """Return the extra work of a job that goes on after a stop, None if it begins anew."""
+        cost_s = self.rules.resume_cost_s
+        return cost_s.get(job) if isinstance(cost_s, Mapping) else cost_s
 
     def _set_paces(self) -> None:
         if pace := self.rules.pace:
@@ -195,7 +257,8 @@ class Simulation:
         pauses = (job.not_before for job in self.waiting.values() if job.not_before > self.now)
         arrives = self._arrivals[-1].submitted_at if self._arrivals else inf
         leaves = self._departures[-1][0] if self._departures else inf
-        at = min(self._completions.next_end(), arrives, leaves, *pauses, inf)
+        changes = self._changes[-1][0] if self._changes else inf
+        at = min(self._completions.next_end(), arrives, leaves, changes, *pauses, inf)
         if self._window_edges and (at < inf or self.waiting):  # windows alone are no event
             at = min(at, self._window_edges[-1])
         return max(at, self.now)
@@ -207,6 +270,7 @@ class Simulation:
             job = self._completions.pop_next()
             self.snapshot.remove_job(self.running.pop(job))
             ended.append(job)
+            self._queue_follower(job)
         while self._arrivals and self._arrivals[-1].submitted_at <= self.now:
             self._queue(self._arrivals.pop())
         while self._departures and self._departures[-1][0] <= self.now:
@@ -215,6 +279,8 @@ class Simulation:
                 gone.append(job)
         while self._window_edges and self._window_edges[-1] <= self.now:
             self._window_edges.pop()
+        while self._changes and self._changes[-1][0] <= self.now:
+            self._changes.pop()[1](self)
         for number, job_that_runs in self.running.items():
             if job_that_runs.ends_at <= self.now:
                 late = estimate_end(job_that_runs.started_at, job_that_runs.time_s, self.now, job_that_runs.limit_s)

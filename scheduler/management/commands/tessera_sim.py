@@ -1,4 +1,4 @@
-"""Simulate a scenario or a trace of jobs with the real scheduling cycle and a virtual clock."""
+"""Simulate a scenario, a trace of jobs or what really happened with the real scheduling cycle and a virtual clock."""
 
 import argparse
 import csv
@@ -9,18 +9,29 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from monitoring.history.file_format import read_history
 from scheduler.simulation import scenario_file, trace_csv
 from scheduler.simulation.history import SimulationHistory
 from scheduler.simulation.impossible import find_impossible
 from scheduler.simulation.report import COLUMNS, build_report, read_revision
 from scheduler.simulation.scenario import Scenario, simulate_scenario
 from scheduler.simulation.summary import build_rows, summarize
+from scheduler.whatif import scenarios
+from scheduler.whatif.comparison import compare
+from scheduler.whatif.report import build_report as build_comparison
+from scheduler.whatif.report import check_week, write_text
+from scheduler.whatif.scenarios import read_scenario
 
-FILES = "A scenario is a .yaml or .yml file; anything else is read as a trace, which needs --nodes.\n"
+FILES = (
+    "A scenario is a .yaml or .yml file; anything else is read as a trace, which needs --nodes. --history plays what\n"
+    "`tessera history export` wrote, and beside it what --what says.\n"
+)
+OF_FILES = ("nodes", "depth", "csv")
+"""Options that do not go with --history."""
 
 
 class Command(BaseCommand):
-    help = __doc__ + "\n" + FILES + scenario_file.SCENARIO_HELP + trace_csv.TRACE_HELP
+    help = __doc__ + "\n" + FILES + scenarios.__doc__ + scenario_file.SCENARIO_HELP + trace_csv.TRACE_HELP
     requires_system_checks = []
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> Any:
@@ -28,7 +39,11 @@ class Command(BaseCommand):
         return super().create_parser(prog_name, subcommand, **exact, **kwargs)
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("file", type=Path, help="a scenario (YAML) or a trace (CSV, also gzipped)")
+        parser.add_argument("file", type=Path, nargs="?", help="a scenario (YAML) or a trace (CSV, also gzipped)")
+        parser.add_argument("--history", type=Path, help="what happened, from `tessera history export`")
+        what = "a scenario beside the history as it was: words or a YAML file; may be said more than once"
+        parser.add_argument("--what", action="append", default=[], metavar="CHANGES", help=what)
+        parser.add_argument("--seeds", type=int, default=3, help="how often scenarios with chance are played (3)")
         parser.add_argument("--seed", type=int, default=1, help="the same seed gives the same output (1)")
         parser.add_argument("--nodes", type=int, help="of a trace: how many machines")
         parser.add_argument("--gpus", type=int, default=8, help="of a trace: cards of each machine (8)")
@@ -38,6 +53,37 @@ class Command(BaseCommand):
         parser.add_argument("--week", type=int, default=1, help="which week the report shows card by card (1)")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        if (options["file"] is None) == (options["history"] is None):
+            raise CommandError("name one file: a scenario or a trace, or a history by --history FILE")
+        if options["history"]:
+            return self._compare(options)
+        if options["what"]:
+            raise CommandError("--what changes a history: name it by --history FILE")
+        self._simulate(options)
+
+    def _compare(self, options: dict[str, Any]) -> None:
+        """Play a history as it was and with each of the changes."""
+        if given := [name for name in OF_FILES if options[name]]:
+            raise CommandError(f"--{given[0]} is of scenarios and traces, not of a history")
+        if options["seeds"] < 1:
+            raise CommandError("--seeds is 1 or more")
+        try:
+            history = read_history(options["history"])
+            check_week(history, options["week"])
+            comparison = compare(history, [*map(read_scenario, options["what"])], options["seeds"], self._tell)
+            for line in write_text(comparison):
+                self.stdout.write(line)
+            if path := options["html"]:
+                path.write_text(build_comparison(comparison, read_revision(), options["week"]))
+        except OSError as error:
+            raise CommandError(f"{error.filename} cannot be opened: {error.strerror}") from None
+        except ValueError as error:
+            raise CommandError(str(error)) from None
+
+    def _tell(self, name: str, done: int, of: int) -> None:
+        self.stderr.write(f"{done} of {of} played: {name}")
+
+    def _simulate(self, options: dict[str, Any]) -> None:
         try:
             scenario = self._load(options)
             if options["week"] < 1:
