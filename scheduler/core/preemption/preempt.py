@@ -145,8 +145,10 @@ def _choose_cheapest_node(
         for node in {task.node for task in victim.tasks} & here.keys():
             here[node].append(victim)
 
-    def cost(victims: list[RunningJob]) -> float:
-        return sum(get_lost_work(victim, cycle.now) for victim in victims)
+    def cost(victims: list[RunningJob]) -> tuple[float, float]:
+        """Return the work lost; where that is equal, as with checkpoints, those that ran least have to leave."""
+        lost = sum(get_lost_work(victim, cycle.now) for victim in victims)
+        return lost, sum(cycle.now - victim.started_at for victim in victims)
 
     cheapest = sorted(here, key=lambda node: cost(here[node]))[:MAX_NODES_TRIED]
     return min(
