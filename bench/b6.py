@@ -1,12 +1,14 @@
 """B6: the day and night of the AIStation case study (32 V100, 50 developers), by the scheduler's own cycle.
 
-    bin/bench b6 [--workload backlog,arrivals] [--policies A,B,C,C2,D] [--sensitivities] [--csv FILE] [--html DIR]
-                 [--data DIR]
+    bin/bench b6 [--workload backlog,arrivals] [--policies A,B,B-shipped,C,C2,D] [--sensitivities] [--csv FILE]
+                 [--html DIR] [--data DIR]
 
 A and B prove the simulator: 160 and 368 jobs a week exactly, hours in use within 2 %, the headline utilisation within a
-point of what the case study reports. Then what can be better: C, C2 and D. Exits with 1 where something differs or a
-target is missed. Rows: bench,case,seed,policy,metric,value; nothing is random here, so the seed is 0. `arrivals`: 80
-jobs each working day instead of a queue that never empties. --sensitivities: other jobs, developers, slices and days.
+point of what the case study reports. B puts each developer on the emptiest card, as the case study has it and no pool
+of ours; B-shipped is the same with a pool as shipped, as are C, C2 and D, which can be better. Exits with 1 where
+something differs or a target is missed. Rows: bench,case,seed,policy,metric,value; nothing is random here, so the seed
+is 0. `arrivals`: 80 jobs each working day instead of a queue that never empties. --sensitivities: other jobs,
+developers, slices and days.
 """
 
 import argparse
@@ -29,7 +31,7 @@ from scheduler.simulation.working_week import HOUR_S
 
 WORKLOADS = ("backlog", "arrivals")
 EXACT = {"A": 160, "B": 368}
-AT_LEAST = {"C": 413, "C2": 424, "D": 425}
+AT_LEAST = {"C": 413, "C2": 424.6, "D": 425}
 MOST_WAIT_S = 30
 HOURS_WITHIN = 0.02
 POINTS_WITHIN = 1.0

@@ -151,7 +151,7 @@ def _choose_by_node(
         for node in {task.node for task in victim.tasks if fits[task.node]}:
             here.setdefault(node, []).append(victim)
     found = (choose_on_node(world, request, node, here[node], job, may_stop) for node in list(here)[:MAX_NODES_CLEARED])
-    return min(filter(None, found), key=lambda victims: _sum_lost_work(victims, cycle.now), default=())
+    return min(filter(None, found), key=lambda victims: _measure_cost(victims, cycle.now), default=())
 
 
 def _choose_cheapest_node(
@@ -170,14 +170,11 @@ def _choose_cheapest_node(
         for node in {task.node for task in victim.tasks} & here.keys():
             here[node].append(victim)
 
-    def cost(victims: list[RunningJob]) -> float:
-        return _sum_lost_work(victims, cycle.now)
-
-    cheapest = sorted(here, key=lambda node: cost(here[node]))[:MAX_NODES_TRIED]
-    return min(
-        (choose_on_node(world, request, node, here[node], job, may_stop) for node in cheapest), key=cost, default=()
-    )
+    cheapest = sorted(here, key=lambda node: _measure_cost(here[node], cycle.now))[:MAX_NODES_TRIED]
+    found = (choose_on_node(world, request, node, here[node], job, may_stop) for node in cheapest)
+    return min(found, key=lambda victims: _measure_cost(victims, cycle.now), default=())
 
 
-def _sum_lost_work(victims: Sequence[RunningJob], now: float) -> float:
-    return sum(get_lost_work(victim, now) for victim in victims)
+def _measure_cost(victims: Sequence[RunningJob], now: float) -> tuple[float, float]:
+    """Return the work lost; where that is equal, as with checkpoints, those that ran least have to leave."""
+    return sum(get_lost_work(victim, now) for victim in victims), sum(now - victim.started_at for victim in victims)
