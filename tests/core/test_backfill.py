@@ -79,10 +79,12 @@ def crowded(dice):
     return world("\n".join(nodes), *jobs)
 
 
+@pytest.mark.parametrize("drains_from", [0.0, inf])
 @pytest.mark.parametrize("seed", range(30))
-def test_no_time_is_left_out_at_which_a_job_would_fit(seed, monkeypatch):
+def test_no_time_is_left_out_at_which_a_job_would_fit(seed, drains_from, monkeypatch):
     """Where the looks begin only saves looks: from the first time on the same places are found."""
     snapshot = crowded(Random(seed))
-    plan = run_cycle(snapshot, Policy(), 0.0)
-    monkeypatch.setattr(ReservationPlan, "_earliest_idle", lambda self, demand: -inf)
-    assert run_cycle(snapshot, Policy(), 0.0) == plan
+    policy = Policy(drains_from=drains_from)
+    plan = run_cycle(snapshot, policy, 0.0)
+    monkeypatch.setattr(ReservationPlan, "_earliest_idle", lambda self, asked, releases: -inf)
+    assert run_cycle(snapshot, policy, 0.0) == plan

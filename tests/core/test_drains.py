@@ -4,7 +4,7 @@ from dataclasses import replace
 from math import inf
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from scheduler.core.cycle import run_cycle
@@ -72,6 +72,15 @@ def test_where_nothing_bounds_the_ends_who_began_first_counts_as_first_to_end():
     assert plan.starts_by == {}
 
 
+@pytest.mark.parametrize(("latest_s", "starts"), [(inf, []), (400.0, [2])])
+def test_where_the_start_is_not_known_only_a_job_of_known_pessimistic_end_passes(latest_s, starts):
+    snapshot = world("n1: A100x2 | bob holds 1", wants("ada", "2", at=0), wants("eve", "1", time_s=300))
+    plan = plan_of(bounded(snapshot, waiting_latest_s=[inf, latest_s]))
+    assert started(plan) == starts and plan.refusals[1][0].params == {}
+    if not starts:
+        assert plan.refusals[2][-1].params == {"drained": True}
+
+
 def test_at_most_so_many_drain_as_have_reservations_and_they_share_no_place():
     busy = (
         "n1: A100x2 | bob holds 1 until 1000\nn2: A100x2 | bob holds 1 until 2000\nn3: A100x2 | bob holds 1 until 3000"
@@ -105,7 +114,12 @@ small = st.tuples(
 )
 
 
+LIAR, PASSER, LATE = (-300.0, 600.0, 3.0, 1.0), (900.0, 600.0, 10.0, 1.0), (2000.0, 100.0, 1.0, 1.0)
+"""Who runs three times as long as expected; who would end before by the expected ends, and takes ten times as long."""
+
+
 @many(60)
+@example([2], [LIAR, PASSER, LATE, LATE], 1, "2")
 @given(
     st.lists(st.sampled_from((1, 2, 4)), min_size=1, max_size=4),
     st.lists(small, min_size=4, max_size=16),

@@ -40,6 +40,18 @@ from jobs.states import REASONS
             "a job with `preemptible: true` can borrow them",
         ),
         ({"code": "held", "params": {"who": "ada"}}, "held by ada"),
+        (
+            {"code": "emptying", "params": {"by": 1_800_000_000.0}},
+            "machines are being emptied for it; it starts at 2027-01-15 08:00 at the latest, unless machines fail",
+        ),
+        (
+            {"code": "emptying", "params": {"at": 1_800_000_000.0}},
+            "machines are being emptied for it; it is expected to start at about 2027-01-15 08:00",
+        ),
+        (
+            {"code": "reserved_for_larger", "params": {"drained": True}},
+            "the free machines are being emptied for a job that waited long; when it starts is not known",
+        ),
         ({"code": "from_the_future", "params": {}}, "the scheduler has not checked this job yet"),
     ],
 )

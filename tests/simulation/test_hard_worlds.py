@@ -9,7 +9,7 @@ from bench.replays.hard_worlds import CARDS, DAY_S, LONGEST_S, WORLDS, draw_worl
 from bench.replays.queue_rules import KNOWN_RULES, replay_rule
 from tests.whole import WHOLE
 
-HOUR = 3600.0
+HOUR, DAYS = 3600.0, 5.0
 
 
 def job(row: int, submit_s: float, duration_s: float, gpus: float, said_s: float | None = None) -> TraceJob:
@@ -18,19 +18,19 @@ def job(row: int, submit_s: float, duration_s: float, gpus: float, said_s: float
 
 @pytest.mark.parametrize("world", WORLDS)
 def test_a_world_is_drawn_by_its_law_and_its_seed_alone(world):
-    jobs = draw_world(world, 3, 20.0, true_times=True)
-    assert jobs == draw_world(world, 3, 20.0, true_times=True) != draw_world(world, 4, 20.0, true_times=True)
+    jobs = draw_world(world, 3, DAYS, true_times=True)
+    assert jobs == draw_world(world, 3, DAYS, true_times=True) != draw_world(world, 4, DAYS, true_times=True)
     assert [job.submit_s for job in jobs] == sorted(job.submit_s for job in jobs)
     small = [job for job in jobs if job.gpus in WORLDS[world].small.cards]
-    load = sum(job.gpus * job.duration_s for job in small) / (CARDS * 20 * DAY_S)
-    assert load == pytest.approx(WORLDS[world].load, rel=0.25)
-    assert len(jobs) - len(small) == round(WORLDS[world].gangs_a_day * 20)
+    load = sum(job.gpus * job.duration_s for job in small) / (CARDS * DAYS * DAY_S)
+    assert load == pytest.approx(WORLDS[world].load, rel=0.4)
+    assert len(jobs) - len(small) == round(WORLDS[world].gangs_a_day * DAYS)
     assert max(job.duration_s for job in jobs) <= LONGEST_S
 
 
-@pytest.mark.parametrize(("world", "wrong"), [("gangs", 0.1), ("liars", 0.28)])
+@pytest.mark.parametrize(("world", "wrong"), [("gangs", 0.1), ("liars", 0.19)])
 def test_said_times_have_helios_errors_and_nine_in_ten_jobs_end_before_their_latest(world, wrong):
-    jobs = draw_world(world, 0, 10.0, true_times=False)
+    jobs = draw_world(world, 0, DAYS, true_times=False)
     said = np.array([job.predicted_s for job in jobs])
     true, latest = np.array([job.duration_s for job in jobs]), np.array([job.latest_s for job in jobs])
     off = np.maximum(said / true, true / said)
@@ -70,7 +70,7 @@ def test_targets_are_missed_by_a_gang_that_starves_and_by_a_mean_beyond_the_best
     assert b8.judge({key: starved}) == ["gangs with true times, seed 0: a gang waits 13.0 h, the target is 12.0 h"]
     assert len(b8.judge({key: figures(tessera=120.0)})) == 1
     assert len(b8.judge({key: figures(tessera=130.0)})) == 2
-    unfair = figures(tessera=130.0, easy=150.0, fifo=150.0, greedy=50.0)
+    unfair = figures(tessera=130.0, easy=150.0, fifo=160.0, greedy=50.0)
     unfair["greedy"]["longest_gang_s"] = 20 * HOUR
     assert b8.find_best(unfair) == "easy" and b8.judge({key: unfair}) == []
     for name in ("easy", "fifo"):

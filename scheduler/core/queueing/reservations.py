@@ -23,6 +23,7 @@ from scheduler.core.placement.gang_placement import UNLIMITED_QUOTA, place_gang
 from scheduler.core.placement.scores import ScoredSnapshot, ScoreTable
 from scheduler.core.placement.shortfall import Shortfall
 from scheduler.core.queueing.release_times import (
+    UNKNOWN_S,
     ReleaseTimes,
     TaskRows,
     estimate_latest_end,
@@ -60,7 +61,8 @@ class Reservation:
         """Check whether a job that is to end before may stay too long for a place that is drained."""
         if self.by is None:
             return False
-        return stay.latest_at > self.at or (self.firm and stay.limit_at > self.by)
+        unbounded = stay.latest_at >= UNKNOWN_S  # too long even where `at` is not known
+        return unbounded or stay.latest_at > self.at or (self.firm and stay.limit_at > self.by)
 
 
 class Stay(NamedTuple):
@@ -317,7 +319,8 @@ class ReservationPlan:
                 _allocate_tasks(world, reservation.placement.tasks)
             return self._place_in(world, asked)
 
-        return self._search_times(self._latest_times.list_times(), place)
+        times = self._latest_times.list_times()
+        return self._search_times(times[times.searchsorted(self._earliest_idle(asked, self._latest_times)) :], place)
 
     def _find_earliest(
         self, asked: ReservationRequest, within: Placement | None = None
@@ -327,7 +330,7 @@ class ReservationPlan:
         closings = [closing.at for closing in self._reservations if closing.job == MAINTENANCE_JOB]
         length = estimate_stay(self._snapshot, replace(asked.job, preemptible=False), self._now) - self._now
         latest = sorted({at - length for at in closings} | {np.nextafter(at, -inf) for at in closings})
-        low = int(times.searchsorted(self._earliest_idle(asked.demand)))
+        low = int(times.searchsorted(self._earliest_idle(asked, self._release_times)))
         for until in (*latest, inf):
             high = max(int(times.searchsorted(until, side="right")), low)
             if found := self._search_times(times[low:high], lambda at: self._place_at(at, asked, within)):
@@ -349,10 +352,10 @@ class ReservationPlan:
                 high, best = middle, (max(float(times[middle]), self._now), placement)
         return best
 
-    def _earliest_idle(self, demand: GangDemand) -> float:
+    def _earliest_idle(self, asked: ReservationRequest, releases: ReleaseTimes) -> float:
         """Return a lower bound from idle cards alone; saves most attempts."""
-        world, soonest = self._snapshot, -inf
-        free_at = self._release_times.card_idle_times(world)
+        world, demand, soonest = self._snapshot, asked.demand, -inf
+        free_at = releases.card_idle_times(world)
         gpus = np.arange(len(free_at))
         for role, kinds in zip(demand.gang, demand.kinds, strict=True):
             if not role.ask.gpus or not role.ask.whole:
