@@ -93,7 +93,7 @@ class Pool(OfNoTeam, models.Model):
         ),
     )
     batch_is_preemptible = models.BooleanField(
-        _("jobs that do not say may be stopped"),
+        _("jobs may be stopped, unless they say otherwise"),
         default=True,
         db_default=False,  # pools from before it could be said
         help_text=_(

@@ -26,12 +26,12 @@ CHANGES = {
 }
 BORROWS_NOTHING = gettext_lazy("It uses no cards that are guaranteed to other teams.")
 LEAVES_SAVED = gettext_lazy(
-    "It may use cards that other teams leave idle, and is asked to leave when these need them: it is then queued "
-    "again, and goes on from its last checkpoint."
+    "It uses cards that other teams leave idle. When these need them it is asked to leave, and queued again, from its "
+    "last checkpoint."
 )
 LEAVES_UNSAVED = gettext_lazy(
-    "It may use cards that other teams leave idle, and is asked to leave when these need them: it is then queued "
-    "again, and begins anew unless it saves checkpoints and loads them."
+    "It uses cards that other teams leave idle. When these need them it is asked to leave, and queued again, from the "
+    "beginning unless it loads a checkpoint."
 )
 MOST_SEATS = 4
 

@@ -13,6 +13,6 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='pool',
             name='batch_is_preemptible',
-            field=models.BooleanField(db_default=False, default=True, help_text='Jobs whose file has no `preemptible` may use cards that other teams are guaranteed and do not need, and are asked to leave and queued again when they do. Notebooks never are. Accepted jobs stay as they are.', verbose_name='jobs that do not say may be stopped'),
+            field=models.BooleanField(db_default=False, default=True, help_text='Jobs whose file has no `preemptible` may use cards that other teams are guaranteed and do not need, and are asked to leave and queued again when they do. Notebooks never are. Accepted jobs stay as they are.', verbose_name='jobs may be stopped, unless they say otherwise'),
         ),
     ]

@@ -305,9 +305,9 @@ def test_the_preview_says_which_it_is_and_what_the_other_choice_would_mean(cast,
     borrows = sync(cast.ada, **by_form(run="x", gpu="1", pool="train"))["preview"]
     assert borrows["words"].startswith("Starts now") and borrows["later"]
     assert borrows["more"][0] == (
-        "May be stopped for other teams, as pool train says. It may use cards that other teams leave idle, and is "
-        "asked to leave when these need them: it is then queued again, and begins anew unless it saves checkpoints and "
-        "loads them. With `preemptible: false` it could not borrow, and would wait."
+        "May be stopped for other teams, as pool train says. It uses cards that other teams leave idle. When "
+        "these need them it is asked to leave, and queued again, from the beginning unless it loads a checkpoint. With "
+        "`preemptible: false` it could not borrow, and would wait."
     )
     stays = sync(cast.ada, **by_form("checkpoint: ckpt\n", run="x", gpu="1", pool="train", preemptible="false"))
     assert stays["preview"]["more"][1] == (
@@ -315,7 +315,7 @@ def test_the_preview_says_which_it_is_and_what_the_other_choice_would_mean(cast,
         "`preemptible: true` it would start now, on cards that another team may take back."
     )
     keeps = sync(cast.ada, **by_form("checkpoint: ckpt\n", run="x", gpu="1", preemptible="true"))["preview"]
-    assert "goes on from its last checkpoint" in keeps["more"][0]
+    assert "queued again, from its last checkpoint." in keeps["more"][0]
     mixed = sync(cast.ada, **by_form(run="x", gpu="1"))["preview"]["more"][0]
     assert mixed.startswith("May be stopped for other teams in train, not in dev, as these pools say.")
 
