@@ -24,26 +24,26 @@ def export(
     anonymous: Annotated[
         bool, typer.Option("--anonymous", help="Numbers instead of names of people, teams, machines, jobs and images.")
     ] = False,
-    output: Annotated[Path, typer.Option("--output", metavar="FILE", help="Where it is written.")] = USUAL,
+    to: Annotated[Path, typer.Option("--to", metavar="FILE", help="Where it is written.")] = USUAL,
 ) -> None:
     """Write jobs, machines, quotas and their changes to a file. Commands, environment and secrets are not in it."""
     session: Session = ctx.obj
     if not 1 <= days <= MOST_DAYS:
         raise Failure(USAGE, f"--days is 1 to {MOST_DAYS}.")
-    part = output.with_name(output.name + ".part")
+    part = to.with_name(to.name + ".part")
     try:
         with (
             session.client().stream("/cluster/history", days=days, anonymous=anonymous) as (_, pieces),
             part.open("wb") as file,
         ):
             count = sum(file.write(piece) for piece in pieces)
-        part.replace(output)
+        part.replace(to)
     except OSError as error:
         part.unlink(missing_ok=True)
-        raise Failure(USAGE, f"{plain(str(output))} cannot be written ({error.strerror}).") from None
+        raise Failure(USAGE, f"{plain(str(to))} cannot be written ({error.strerror}).") from None
     except BaseException:
         part.unlink(missing_ok=True)
         raise
-    written = {"file": str(output), "bytes": count, "days": days, "anonymous": anonymous}
-    next_step = f"Play it again: manage.py tessera_sim --history {plain(str(output))} --what nodes+4"
-    session.show(written, [str(output)], [f"{plain(str(output))} has {days} days, {count:,} bytes. {next_step}"])
+    written = {"file": str(to), "bytes": count, "days": days, "anonymous": anonymous}
+    next_step = f"Play it again: manage.py tessera_sim --history {plain(str(to))} --what nodes+4"
+    session.show(written, [str(to)], [f"{plain(str(to))} has {days} days, {count:,} bytes. {next_step}"])

@@ -22,8 +22,9 @@ h3 { font-size: 1rem; margin: 1.6rem 0 .4rem; } p { color: var(--soft); margin: 
 .wide { overflow-x: auto; } table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: 13px; }
 th, td { padding: .25rem .6rem; text-align: right; border-bottom: 1px solid var(--line); white-space: nowrap; }
 th { font-weight: 600; vertical-align: bottom; } th:first-child, td:first-child { text-align: left; }
-td:first-child { position: sticky; left: 0; background: var(--back); max-width: 16rem; overflow: hidden;
-  text-overflow: ellipsis; }
+th:first-child, td:first-child { position: sticky; left: 0; background: var(--back); white-space: normal;
+  overflow-wrap: anywhere; min-width: 7rem; max-width: 16rem; }
+@media (max-width: 40rem) { th:first-child, td:first-child { max-width: 8rem; } }
 small { color: var(--soft); display: block; }
 .better { color: #1f7a43; } .worse { color: #b3261e; }
 @media (prefers-color-scheme: dark) { .better { color: #62c98a; } .worse { color: #ff8a80; } }
@@ -145,8 +146,8 @@ def _difference(outcome: Outcome, base: Outcome, value: Value, unit: float, less
     if abs(change) > 0.005 * max(abs(before), 1e-9):
         word = "better" if (change < 0) == less_is_better else "worse"
         small = f'<span class="{word}">{small}</span>'
-    span = f" ({_number(least)} to {_number(most)})" if len(outcome.results) > 1 else ""
-    return f"{shown}<small>{small}{span}</small>"
+    span = f"<small>{_number(least)} to {_number(most)}</small>" if len(outcome.results) > 1 else ""
+    return f"{shown}<small>{small}</small>{span}"
 
 
 def _reasons(comparison: Comparison) -> str:
@@ -156,7 +157,8 @@ def _reasons(comparison: Comparison) -> str:
     legend = _legend({describe_reason(why): colour for why, colour in colours.items()})
     heads = ["scenario", *(describe_reason(why) for why in order)]
     rows = [[escape(name), *(f"{100 * found.get(why, 0):.1f} %" for why in order)] for name, found in shares.items()]
-    return f'{charts.plot_shares(shares, colours)}{legend}<div class="wide">{_table(heads, rows)}</div>'
+    bars = charts.plot_shares(shares, colours)
+    return f'<div class="wide">{bars}</div>{legend}{_table(heads, rows)}'
 
 
 def mean_reasons(outcome: Outcome) -> dict[str, float]:
@@ -271,7 +273,7 @@ def _minutes(before: float, after: float) -> str:
 
 
 def _percent(before: float, after: float) -> str:
-    if before == after:
+    if abs(after - before) < 0.0005 * abs(before) or before == after:
         return "0 %"
     return f"{100 * (after / before - 1):+.1f} %" if before else "new"
 
