@@ -37,7 +37,7 @@ def describe_job(rows: JobRows, names: Names, card_index: Mapping[int, int]) -> 
         priority=job.priority,
         preemptible=job.preemptible,
         choices=choices or [{"pool": job.pool.name, "gang": job.gang, "max_time_s": job.max_time_s}],
-        submitted_at=job.submitted_at.timestamp(),
+        submitted_at=job.eligible_at.timestamp(),
         attempts=[_describe_attempt(rows, tasks, names, card_index) for tasks in attempts],
         time_s=job.time_s,
         retry=job.spec.get("retry") or {},
@@ -98,7 +98,7 @@ def _find_pool(held: Sequence[Holding], job: Job) -> str:
 def _find_queued_at(rows: JobRows, number: int) -> float:
     """Return since when an attempt waited: the submit, or the event that began it."""
     begun = [e for e in rows.events if e.to_state == JobState.QUEUED and e.params.get("attempt") == number]
-    return begun[-1].at.timestamp() if begun else rows.job.submitted_at.timestamp()
+    return begun[-1].at.timestamp() if begun else rows.job.eligible_at.timestamp()
 
 
 def _find_reason(rows: JobRows, number: int) -> str:
