@@ -211,7 +211,7 @@ class Replay:
             not_before=stint.queued_at if stint.queued_at > job.submitted_at + AT_ONCE_S else 0.0,
             time_s=min(float(job.time_s or inf), float(limit or inf)),
             limit_s=float(limit or inf),
-            preemptible=job.preemptible and job.kind != JobKind.INTERACTIVE,
+            preemptible=choice.get("preemptible", job.preemptible) and job.kind != JobKind.INTERACTIVE,
             choice=place,
         )
 

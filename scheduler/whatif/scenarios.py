@@ -246,10 +246,12 @@ def _read_preemptible(word: str, value: str) -> Change:
         raise ValueError(f"{word}: it is true or false")
     return lambda history, dice: replace(
         history,
-        jobs=tuple(
-            replace(job, preemptible=SWITCHES[value]) if job.kind == JobKind.BATCH else job for job in history.jobs
-        ),
+        jobs=tuple(_let_be_stopped(job, SWITCHES[value]) if job.kind == JobKind.BATCH else job for job in history.jobs),
     )
+
+
+def _let_be_stopped(job: JobLine, may: bool) -> JobLine:
+    return replace(job, preemptible=may, choices=[{**choice, "preemptible": may} for choice in job.choices])
 
 
 def _known(word: str, what: str, name: str, names: Iterable[str]) -> str:

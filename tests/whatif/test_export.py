@@ -163,6 +163,8 @@ def test_only_the_days_asked_for_are_in_it(cast, tmp_path):
     make.start(job)
     make.end(Job.objects.get(pk=job.pk))
     long_ago = timezone.now() - timedelta(days=3)
-    Job.objects.update(submitted_at=long_ago, eligible_at=long_ago, started_at=long_ago, ended_at=long_ago + timedelta(hours=1))
+    Job.objects.update(
+        submitted_at=long_ago, eligible_at=long_ago, started_at=long_ago, ended_at=long_ago + timedelta(hours=1)
+    )
     history, _ = export(tmp_path)
     assert not history.jobs and history.usuals[0].jobs == 1

@@ -160,10 +160,10 @@ class Attempt:
 class JobLine:
     """A job that waited or ran between beginning and end, with what it asked and all its attempts.
 
-    choices: [{pool, gang, max_time_s}], where it may run in its order of preference; a gang is [{role, min, max,
-    request: {gpu, cpu_milli, memory_mib}}]. submitted_at: its start_at, if that is later. time_s: what was said.
-    retry: {times, when}. name, image: "" if there is none. command: a number that is the same for the same command.
-    holds: [[from, to or null]].
+    choices: [{pool, gang, max_time_s, maybe preemptible}], where it may run in its order of preference; a gang is
+    [{role, min, max, request: {gpu, cpu_milli, memory_mib}}]. submitted_at: its start_at, if that is later. time_s:
+    what was said. retry: {times, when}. name, image: "" if there is none. command: a number that is the same for the
+    same command. holds: [[from, to or null]].
     """
 
     id: int

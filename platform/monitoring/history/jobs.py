@@ -27,7 +27,11 @@ class JobRows:
 def describe_job(rows: JobRows, names: Names, card_index: Mapping[int, int]) -> JobLine:
     """card_index: {card: its index on its machine}."""
     job = rows.job
-    choices = [{key: one[key] for key in ("gang", "max_time_s")} | {"pool": one["name"]} for one in job.choices]
+    choices = [
+        {"pool": one["name"], "gang": one["gang"], "max_time_s": one["max_time_s"]}
+        | {"preemptible": job.is_preemptible_in(one["pool"])}
+        for one in job.choices
+    ]
     attempts = [tasks for _, tasks in sorted(_group_by_attempt(rows.tasks).items())]
     return JobLine(
         id=job.pk,
