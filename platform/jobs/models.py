@@ -215,8 +215,8 @@ class Job(models.Model):
 
     def is_preemptible_in(self, pool_id: int) -> bool:
         """Whether it may be stopped where it waits in this pool."""
-        chosen = next((choice for choice in self.choices if choice["pool"] == pool_id), {})
-        return chosen.get("preemptible", self.preemptible)
+        chosen = next((choice for choice in self.choices if choice["pool"] == pool_id), None)
+        return self.preemptible if chosen is None else chosen.get("preemptible", self.preemptible)
 
     @property
     def least(self) -> int:
