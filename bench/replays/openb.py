@@ -8,6 +8,8 @@ import gzip
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +20,14 @@ from scheduler.core.model.snapshot import UNLIMITED, Snapshot
 from scheduler.core.model.types import Policy, Role, TaskResources, TypicalRequests, WaitingJob
 from scheduler.core.placement.fragmentation import UNACCEPTABLE_MILLI, RequestShape, most_frequent_requests
 from scheduler.core.placement.gang_placement import place_gang
-from scheduler.core.placement.scarcity import build_demand_profile
 from scheduler.core.placement.scores import ScoreTable
 from scheduler.core.placement.shortfall import Shortfall
+from scheduler.core.placement.usual_requests import RequestHistory
 
+PodSpec = tuple[int, int, int, str]
+"""CPU milli, milli of a card, cards, accepted models."""
 CARD_MILLI = 1000
 MAX_SLICES = 1000
-LEARN_EVERY = 200
-HISTORY_WEIGHT = 0.02
-"""Weight of a historical pod relative to one that has arrived."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,15 @@ class OpenbTrace:
     models: tuple[str, ...]
     pods: list[TaskResources]
     orders: dict[int, tuple[list[int], list[int]]]
-    typical: TypicalRequests
+    specs: Counter[PodSpec]
+
+    @cached_property
+    def typical(self) -> TypicalRequests:
+        """What FGD takes for typical: the most frequent specs of the list itself."""
+        shapes = ((_spec_shape(spec, self.models), self.specs[spec]) for spec in sorted(self.specs, reverse=True))
+        typical = most_frequent_requests(shapes)
+        assert typical is not None, "a list without pods"
+        return typical
 
 
 @dataclass(frozen=True)
@@ -47,6 +56,21 @@ class PodArrival:
     requested_milli: int
     allocated_milli: int
     placed: bool
+
+
+def join_traces(first: OpenbTrace, then: OpenbTrace, share: float) -> OpenbTrace:
+    """Offer pods of the first list until they ask for `share` of the cluster's cards, then the other's.
+
+    Ties are broken as in the first. typical: of both lists, each as long as it is.
+    """
+    enough = share * CARD_MILLI * sum(int(node["gpus"]) for node in first.nodes)
+    orders = {}
+    for seed, (pods, ranks) in first.orders.items():
+        asked = accumulate(first.pods[pod].gpus * max(first.pods[pod].need_milli, default=0) for pod in pods)
+        begun = sum(1 for milli in asked if milli < enough) + 1
+        orders[seed] = [*pods[:begun], *(len(first.pods) + pod for pod in then.orders[seed][0])], ranks
+    specs = first.specs + then.specs
+    return OpenbTrace(first.nodes, first.models, [*first.pods, *then.pods], orders, specs)
 
 
 def load_trace(folder: Path, workload: str) -> OpenbTrace:
@@ -61,14 +85,10 @@ def load_trace(folder: Path, workload: str) -> OpenbTrace:
         int(row["seed"]): (_parse_numbers(row["pod_indices"]), _parse_numbers(row["node_tie_rank"]))
         for row in _read_rows(path)
     }
-    shapes = {_pod_spec(pod): _pod_shape(pod, models) for pod in rows}
-    typical = most_frequent_requests((shapes[spec], specs[spec]) for spec in sorted(specs, reverse=True))
-    if typical is None:
-        raise ValueError(f"{workload} has no pods")
-    return OpenbTrace(nodes, models, pods, orders, typical)
+    return OpenbTrace(nodes, models, pods, orders, specs)
 
 
-def build_cluster(trace: OpenbTrace, tie_ranks: list[int], typical: TypicalRequests) -> Snapshot:
+def build_cluster(trace: OpenbTrace, tie_ranks: list[int], typical: TypicalRequests | None = None) -> Snapshot:
     """Build the empty cluster with these typical requests."""
     nodes = [node for _, node in sorted(zip(tie_ranks, trace.nodes, strict=True), key=lambda pair: pair[0])]
     counts = [int(node["gpus"]) for node in nodes]
@@ -103,32 +123,33 @@ def build_cluster(trace: OpenbTrace, tie_ranks: list[int], typical: TypicalReque
 
 
 def replay_pods(
-    snapshot: Snapshot,
-    asks: Iterable[TaskResources],
-    policy: Policy,
-    history: Iterable[TaskResources] = (),
-    weight: float = 0.0,
+    snapshot: Snapshot, asks: Iterable[TaskResources], policy: Policy, history: RequestHistory | None = None
 ) -> Iterator[PodArrival]:
     """Place pods in order with the scheduler's own `place`; changes the snapshot.
 
-    Demand is learned from arrived pods and a history that counts `weight` per pod.
+    history: of the pods before these; what is usual is then learnt as in production. Without it nothing is learnt.
     """
     table = ScoreTable(snapshot, policy)
     demands: dict[TaskResources, tuple[WaitingJob, GangDemand]] = {}
     asked = given = 0
-    seen: Counter[TaskResources] = Counter()
-    for ask in history:
-        seen[ask] += weight  # type: ignore[assignment]
-    totals = (CARD_MILLI,) * len(snapshot.kind_names)
-    for number, ask in enumerate(asks):
-        if number % LEARN_EVERY == 0:
-            snapshot.wishes = build_demand_profile(seen.items(), totals)
-        seen[ask] += 1
+    for ask in asks:
         job, demand = demands.get(ask) or demands.setdefault(ask, _build_job(snapshot, ask))
+        if history is not None:
+            history.add(job.gang)  # who waits counts already
+            if history.teach(snapshot):
+                table = ScoreTable(snapshot, policy)
         milli = int(demand.most[0])
         placed = not isinstance(place_gang(snapshot, table, job, demand, demand.kinds, 0), Shortfall)
         asked, given = asked + milli, given + milli * placed
         yield PodArrival(asked, given, placed)
+
+
+def build_history(snapshot: Snapshot, pods: Iterable[TaskResources]) -> RequestHistory:
+    """pods: oldest first."""
+    history = RequestHistory((CARD_MILLI,) * len(snapshot.kind_names))
+    for pod in pods:
+        history.add(_build_gang(pod))
+    return history
 
 
 def allocation_at(arrivals: Iterable[PodArrival], capacity_milli: int) -> dict[int, float]:
@@ -142,16 +163,27 @@ def allocation_at(arrivals: Iterable[PodArrival], capacity_milli: int) -> dict[i
 
 
 def _build_job(snapshot: Snapshot, ask: TaskResources) -> tuple[WaitingJob, GangDemand]:
-    gang = (Role("pod", 1, 1, ask),)
+    gang = _build_gang(ask)
     return WaitingJob(1, 0, 0, 0, 1, 0.0, gang), build_demand(snapshot, gang, 0)
 
 
+def _build_gang(ask: TaskResources) -> tuple[Role, ...]:
+    return (Role("pod", 1, 1, ask),)
+
+
+def _pod_spec(pod: dict) -> PodSpec:
+    return int(pod["cpu_milli"]), int(pod["gpu_milli"]), int(pod["num_gpu"]), pod["gpu_spec"]
+
+
 def _pod_resources(pod: dict, models: tuple[str, ...]) -> TaskResources:
-    gpus, milli = int(pod["num_gpu"]), int(pod["gpu_milli"])
-    cpu, memory = int(pod["cpu_milli"]), int(pod["memory_mib"])
+    return _spec_resources(_pod_spec(pod), int(pod["memory_mib"]), models)
+
+
+def _spec_resources(spec: PodSpec, memory: int, models: tuple[str, ...]) -> TaskResources:
+    cpu, milli, gpus, accepted = spec
     if not gpus:
         return TaskResources(0, False, (), (), (), (), cpu, memory)
-    wanted = set(pod["gpu_spec"].split("|")) - {""} or set(models)
+    wanted = set(accepted.split("|")) - {""} or set(models)
     kinds = len(models)
     preference = tuple(0 if model in wanted else -1 for model in models)
     return TaskResources(
@@ -159,12 +191,8 @@ def _pod_resources(pod: dict, models: tuple[str, ...]) -> TaskResources:
     )
 
 
-def _pod_spec(pod: dict) -> tuple[int, int, int, str]:
-    return int(pod["cpu_milli"]), int(pod["gpu_milli"]), int(pod["num_gpu"]), pod["gpu_spec"]
-
-
-def _pod_shape(pod: dict, models: tuple[str, ...]) -> RequestShape:
-    ask = _pod_resources(pod, models)
+def _spec_shape(spec: PodSpec, models: tuple[str, ...]) -> RequestShape:
+    ask = _spec_resources(spec, 0, models)
     need = tuple(ask.need_mib[kind] if rank >= 0 else UNACCEPTABLE_MILLI for kind, rank in enumerate(ask.preference))
     return ask.cpu_milli, ask.gpus, need or (UNACCEPTABLE_MILLI,) * len(models)
 

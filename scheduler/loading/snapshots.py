@@ -22,9 +22,17 @@ from quotas.services import get_default_limit
 from scheduler.core.model.snapshot import UNLIMITED, Snapshot
 from scheduler.core.model.topology import LinkLayout, LinkMatrix, build_link_layout
 from scheduler.core.model.types import Cell, DemandProfile, Policy, Role, TaskResources, TypicalRequests, WaitingJob
-from scheduler.core.placement.fragmentation import find_typical_requests
-from scheduler.core.placement.scarcity import build_demand_profile
 from scheduler.core.placement.scores import spread_scores, weigh_scores
+from scheduler.core.placement.usual_requests import (
+    BLOCK,
+    HISTORY,
+    TYPICAL_EVERY,
+    WISHES_EVERY,
+    PastRequest,
+    is_due,
+    learn_typical,
+    learn_wishes,
+)
 from scheduler.core.prediction.length_model import PredictedLength
 from scheduler.core.queueing.cycle_context import CycleMemo
 from scheduler.loading.cache_locations import CacheLocations, load_cache_locations
@@ -38,9 +46,6 @@ from scheduler.loading.row_cache import cached_rows, caching, match_rows, memo_f
 from scheduler.loading.running_jobs import ArrayIndex, load_running
 
 NOTHING: Amounts = (0, 0, 0)
-
-HISTORY = 1000
-"""How many of the newest jobs show what is usually requested."""
 
 
 @dataclass(frozen=True)
@@ -218,14 +223,13 @@ def build_machines(nodes: list[NodeRow], gpus: list[GpuRow], pools: list[Pool]) 
 
 def register_requests(kinds: list[Kind], newest: int) -> tuple[TypicalRequests | None, DemandProfile | None]:
     """Return usual requests, relearned now and then. newest: waiting job id."""
-    last = memo_for("typical", tuple(kinds))
-    if not last or newest >= last["newest"] + HISTORY // 100:
-        totals = tuple(kind.sellable_mib for kind in kinds)
-        history = load_history(kinds)
-        last.update(
-            newest=newest, known=(find_typical_requests(history, totals), build_demand_profile(history, totals))
-        )
-    return last["known"]
+    last, totals = memo_for("usual", tuple(kinds)), tuple(kind.sellable_mib for kind in kinds)
+    if is_due(newest, last.get("wishes_at", -1), WISHES_EVERY):
+        past = load_history(kinds)
+        last.update(wishes_at=newest, wishes=learn_wishes(past, totals))
+        if is_due(newest, last.get("typical_at", -1), TYPICAL_EVERY):
+            last.update(typical_at=newest, typical=learn_typical(past, totals))
+    return last["typical"], last["wishes"]
 
 
 def build_policy(pools: Iterable[Pool]) -> Policy:
@@ -303,11 +307,14 @@ def load_gpus() -> list[GpuRow]:
     return cached_rows("gpus", GpuRow, *columns, "memory_mib", kept)
 
 
-def load_history(kinds: list[Kind]) -> list[tuple[TaskResources, int]]:
-    """Return (request, tasks) of recent jobs."""
-    recent = Job.objects.order_by("-pk").values("pk")[:HISTORY]
-    gangs = Job.objects.filter(pk__in=recent).order_by().values_list("gang").annotate(jobs=Count("pk"))
-    return [(build_request(role["request"], kinds), jobs * role["min"]) for gang, jobs in gangs for role in gang]
+def load_history(kinds: list[Kind]) -> list[PastRequest]:
+    """Return what the newest jobs asked for. A job's age is counted by ids."""
+    newest = Job.objects.order_by("-pk").values_list("pk", flat=True).first() or 0
+    recent = Job.objects.filter(pk__gt=newest - HISTORY).order_by()
+    by_block = recent.annotate(block=(newest - F("pk")) / BLOCK).values_list(as_text("gang"), "block")
+    counted = list(by_block.annotate(jobs=Count("pk")))
+    gangs = {gang: build_gang(json.loads(gang), kinds) for gang in dict.fromkeys(gang for gang, _, _ in counted)}
+    return [(role.ask, jobs * role.min, block) for gang, block, jobs in counted for role in gangs[gang]]
 
 
 def list_waiting(

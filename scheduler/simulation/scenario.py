@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from scheduler.core.forecast.simulate import Simulation, SimulationRules
 from scheduler.core.model.types import LendingWindow, MaintenanceWindow, Policy, WaitingJob
+from scheduler.core.placement.usual_requests import RequestHistory
 from scheduler.simulation.cluster_spec import SimulatedCluster, build_snapshot
 from scheduler.simulation.history import SimulationHistory, record_simulation
 from scheduler.simulation.working_week import WorkingDay
@@ -28,7 +29,10 @@ class Scenario:
 
 
 def simulate_scenario(scenario: Scenario, progress: Callable[[float, int], None] | None = None) -> SimulationHistory:
-    """Simulate deterministically. progress: called with the time and finished jobs."""
+    """Simulate deterministically, from an empty cluster that learns what is usual as jobs come, as production does.
+
+    progress: called with the time and finished jobs.
+    """
     world, durations = build_snapshot(scenario.cluster, scenario.windows, scenario.closings), scenario.duration_s
     play = Simulation(
         world,
@@ -37,5 +41,6 @@ def simulate_scenario(scenario: Scenario, progress: Callable[[float, int], None]
         lambda job: durations[job.job],
         arrivals=scenario.jobs,
         rules=scenario.rules,
+        history=RequestHistory(tuple(mib for _, mib in scenario.cluster.kinds)),
     )
     return record_simulation(play, scenario.jobs, scenario.until, progress)

@@ -39,7 +39,7 @@ def local(new_runtime, monkeypatch):
     runtime = new_runtime()
     monkeypatch.setattr(tasks, "get_runtime", lambda: runtime)
     record_inventory(runtime.list_nodes())
-    Pool.objects.update(high_priority="free")
+    Pool.objects.update(high_priority="free", batch_is_preemptible=False)
     nlp = make.team("nlp")
     for name in ("dev", "train"):
         make.quota(nlp, make.pool(name))

@@ -11,6 +11,7 @@ from scheduler.core.forecast.completion_queue import CompletionQueue
 from scheduler.core.model.lending import list_window_edges
 from scheduler.core.model.snapshot import Snapshot
 from scheduler.core.model.types import Placement, Plan, Policy, RunningJob, WaitingJob
+from scheduler.core.placement.usual_requests import RequestHistory
 from scheduler.core.queueing.cycle_context import CycleMemo
 from scheduler.core.queueing.maintenance import list_maintenance_evictions
 from scheduler.core.queueing.release_times import estimate_end
@@ -52,6 +53,8 @@ class Simulation:
     """A running simulation. run_s: real run time of a job. ends: {running job: real end}, others never end.
 
     resumes: records of jobs that run from the start, with which they are queued again if they are stopped.
+    history: what was asked before; then arrivals teach what is usual, as in production. None: the snapshot's usual
+    requests stay.
     """
 
     def __init__(
@@ -67,8 +70,10 @@ class Simulation:
         rules: SimulationRules | None = None,
         explains: bool = False,
         cycle_memo: CycleMemo | None = None,
+        history: RequestHistory | None = None,
     ):
         self.snapshot = snapshot.copy()
+        self._history = history
         self.policy = policy
         self.now = now
         self.rules = rules or SimulationRules()
@@ -158,6 +163,8 @@ class Simulation:
 
     def _run_cycle(self) -> tuple[Plan, bool]:
         """Run one cycle; return its plan, and whether `depth` hid jobs."""
+        if self._history:
+            self._history.teach(self.snapshot)
         line = self._visible_queue()
         self.snapshot.waiting, self.snapshot.running = tuple(line), tuple(self.running.values())
         plan = run_cycle(self.snapshot, self.policy, self.now, self._cycle_memo)
@@ -272,7 +279,10 @@ class Simulation:
             ended.append(job)
             self._queue_follower(job)
         while self._arrivals and self._arrivals[-1].submitted_at <= self.now:
-            self._queue(self._arrivals.pop())
+            arrived = self._arrivals.pop()
+            self._queue(arrived)
+            if self._history and arrived.choice <= 0:  # once of all its records
+                self._history.add(arrived.gang)
         while self._departures and self._departures[-1][0] <= self.now:
             _, job = self._departures.pop()
             if self._unqueue(job):

@@ -47,12 +47,18 @@ Measure = Callable[[TypicalRequests, NodeStates], np.ndarray]
 
 
 def find_typical_requests(
-    history: Iterable[tuple[TaskResources, int]], totals_mib: tuple[int, ...]
+    history: Iterable[tuple[TaskResources, int]], totals_mib: tuple[int, ...], *, any_kind: bool = False
 ) -> TypicalRequests | None:
-    """Find the typical requests of a history, None if empty. totals_mib: [K] memory of each kind."""
+    """Find the typical requests of a history, None if empty. totals_mib: [K] memory of each kind.
+
+    any_kind: as if each took every kind of card, in the least part that it takes of one.
+    """
     alike: Counter[RequestShape] = Counter()
     for ask, tasks in history:
-        alike[ask.cpu_milli, ask.gpus, _needed_milli(ask, totals_mib)] += tasks
+        needed = _needed_milli(ask, totals_mib)
+        if any_kind:
+            needed = tuple(min(needed) if milli == UNACCEPTABLE_MILLI else milli for milli in needed)
+        alike[ask.cpu_milli, ask.gpus, needed] += tasks
     return most_frequent_requests(sorted(alike.items()))
 
 
