@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import pairwise
 from math import inf
 from typing import Any
@@ -19,18 +18,16 @@ from scheduler.core.model.types import (
     Role,
     RunningJob,
     TaskPlacement,
-    TaskResources,
     WaitingJob,
 )
-from scheduler.core.placement.fragmentation import find_typical_requests
-from scheduler.core.placement.scarcity import build_demand_profile
-from scheduler.loading.snapshots import HISTORY, build_gang
+from scheduler.core.placement.usual_requests import RequestHistory
+from scheduler.loading.snapshots import build_gang
 from scheduler.simulation.history import COMPLETED, SimulationHistory
 from scheduler.whatif.recorded_cluster import RecordedCluster
 from scheduler.whatif.stints import Crash, Stint, build_stints, list_crashes
 
-LEARN_EVERY = HISTORY // 100
-"""Jobs after which what is usually asked is learnt anew, as in production."""
+EXPECT_EVERY = 10
+"""Jobs after which the length of those that do not say is measured anew."""
 RETRY_PAUSE_S = 5.0
 NODE_LOST = "node_lost"
 AT_ONCE_S = 2.0
@@ -71,7 +68,6 @@ class Replay:
         self._gangs: dict[int, tuple[Role, ...]] = {}
         self._retries_left = {job.id: int(job.retry.get("times", 0)) for job in history.jobs}
         self._lengths: dict[str, list[float]] = {pool.name: list(pool.lengths_s) for pool in history.pools}
-        self._asked: list[tuple[TaskResources, int]] = []
 
     def run(self, progress: Progress | None, explains: bool) -> Play:
         begins, ends = self.history.header.begins, self.history.header.ends
@@ -118,7 +114,18 @@ class Replay:
             resumes=[one for n in sorted(running) for one in records[n]],
             rules=rules,
             explains=explains,
+            history=self._recall_requests(),
         )
+
+    def _recall_requests(self) -> RequestHistory:
+        """Return what was asked before the beginning: in which order is not known, so all alike over that time."""
+        asked = RequestHistory(tuple(kind.sellable_mib for kind in self.cluster.kinds))
+        usuals = [(self._gang(usual.gang), usual.jobs) for usual in self.history.usuals]
+        places = ((number + 0.5) / jobs for _, jobs in usuals for number in range(jobs))
+        gangs = (gang for gang, jobs in usuals for _ in range(jobs))
+        for _, gang in sorted(zip(places, gangs, strict=True), key=lambda pair: pair[0]):
+            asked.add(gang)
+        return asked
 
     def _has_its_place(self, attempt: Attempt | None) -> bool:
         """Whether something ran at the beginning, on machines that are there."""
@@ -127,11 +134,11 @@ class Replay:
 
     def _list_changes(self, begins: float) -> Iterator[tuple[float, Any]]:
         ends = self.history.header.ends
-        yield begins, self._learn_requests
+        yield begins, self._expect_lengths
         yield from self.cluster.list_changes()
         arrivals = sorted(job.submitted_at for job in self.history.jobs if begins < job.submitted_at <= ends)
-        for at in arrivals[::LEARN_EVERY]:
-            yield at, self._learn_requests
+        for at in arrivals[::EXPECT_EVERY]:
+            yield at, self._expect_lengths
         for at, machine in self.crashes:
             if begins < at <= ends and machine in self.cluster.machines:
                 node = self.cluster.machines[machine]
@@ -154,29 +161,8 @@ class Replay:
         self._retries_left[job.id] -= 1
         return RETRY_PAUSE_S
 
-    def _learn_requests(self, play: Simulation) -> None:
-        """Learn what is usually asked from the newest jobs, as production does every so many; and what is expected."""
-        totals = tuple(kind.sellable_mib for kind in self.cluster.kinds)
-        asked = self._list_asked(play.now)
-        expected = tuple(expected_length(lengths[-MOST_PAST:]) for lengths in self._lengths.values())
-        if asked:
-            typical, wishes = find_typical_requests(asked, totals), build_demand_profile(asked, totals)
-            play.change_cluster(typical=typical, wishes=wishes, expected_s=expected)
-
-    @cached_property
-    def _gang_asks(self) -> list[tuple[float, list[tuple[TaskResources, int]]]]:
-        """(when, requests) of all jobs, the oldest first."""
-        found = [(-inf, self._asks(usual.gang, usual.jobs)) for usual in reversed(self.history.usuals)]
-        jobs = sorted(self.history.jobs, key=lambda job: job.submitted_at)
-        return found + [(job.submitted_at, self._asks(job.choices[0]["gang"], 1)) for job in jobs]
-
-    def _list_asked(self, now: float) -> list[tuple[TaskResources, int]]:
-        known = [(asks, asks[0][1] if asks else 0) for at, asks in self._gang_asks if at <= now]
-        return [ask for asks, _ in known[-HISTORY:] for ask in asks]
-
-    def _asks(self, gang: list[dict], jobs: int) -> list[tuple[TaskResources, int]]:
-        roles = self._gang(gang)
-        return [(role.ask, jobs * role.min) for role in roles]
+    def _expect_lengths(self, play: Simulation) -> None:
+        play.change_cluster(expected_s=tuple(expected_length(some[-MOST_PAST:]) for some in self._lengths.values()))
 
     def _learn_length(self, number: int, happened: SimulationHistory) -> None:
         job, run = self.stints[number].job, happened.runs[-1]

@@ -31,7 +31,7 @@ from quotas.models import Holding, Quota, UserLimit
 MOST_DAYS = 365
 PAGE = 200
 """Jobs that are in memory at once."""
-USUAL, LENGTHS = 1000, 200
+USUAL, LENGTHS = 6000, 200
 """How many of the newest jobs before the beginning placement and expected lengths had learnt from."""
 
 
