@@ -23,7 +23,8 @@ def cast():
 
 def wait(job: Job, seconds: int) -> Job:
     """Let a job have waited in the queue for so long."""
-    Job.objects.filter(pk=job.pk).update(queued_at=Now() - timedelta(seconds=seconds))
+    since = Now() - timedelta(seconds=seconds)
+    Job.objects.filter(pk=job.pk).update(queued_at=since, eligible_at=since)
     return job
 
 

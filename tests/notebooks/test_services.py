@@ -92,7 +92,7 @@ def test_a_notebook_runs_as_an_interactive_job_that_only_its_answer_makes_ready(
 
 def test_a_notebook_that_was_long_in_coming_is_told_when_it_answers(cast):
     explore = start(create_notebook(user=cast.ada, name="explore", gpu="1/4"))
-    Job.objects.update(queued_at=Now() - timedelta(minutes=5))
+    Job.objects.update(queued_at=Now() - timedelta(minutes=5), eligible_at=Now() - timedelta(minutes=5))
     make.start(explore.job)
     assert not Notice.objects.exists()
     explore = Notebook.objects.get(pk=explore.pk)

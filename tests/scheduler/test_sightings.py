@@ -49,7 +49,7 @@ def moves_of(kind: str, pk: int) -> list[tuple[int, str, str]]:
 
 def test_tasks_come_up_together_with_their_whole_history(ada):
     tasks = placed(ada, 3)
-    Job.objects.update(queued_at=Now() - timedelta(minutes=5))
+    Job.objects.update(queued_at=Now() - timedelta(minutes=5), eligible_at=Now() - timedelta(minutes=5))
     told = [seen(task, T.RUNNING, address=f"10.0.0.{n}") for n, task in enumerate(tasks)]
     record_batch(told, acquire("reconcile"))
     for number, task in enumerate(Task.objects.filter(pk__in=[task.pk for task in tasks]).order_by("pk")):

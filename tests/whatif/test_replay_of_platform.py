@@ -12,6 +12,7 @@ from scheduler.whatif.comparison import compare
 from scheduler.whatif.measures import ALL
 from scheduler.whatif.scenarios import read_scenario
 from tests.whatif.platform_run import BEGINS, DAY, plan_month, platform_run
+from tests.whole import part_of
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 SCENARIOS = ("nodes+1", "quota.nlp=18, jobs.preemptible=true")
@@ -28,9 +29,9 @@ def drive(path: Path, settings, monkeypatch, *, jobs: int, days: int) -> None:
 
 
 @pytest.mark.timeout(7200)
-@pytest.mark.parametrize(("jobs", "days"), [(100, 3), (1000, 30)], ids=["a tenth", "a month"])
-def test_a_month_of_the_platform_is_played_as_it_was(settings, tmp_path, monkeypatch, jobs, days):
+def test_a_month_of_the_platform_is_played_as_it_was(settings, tmp_path, monkeypatch):
     """With stops, held jobs, two changes of quota, a maintenance and a machine that fails."""
+    jobs, days = part_of(1000, 100), part_of(30, 3)
     drive(tmp_path / "history.jsonl.gz", settings, monkeypatch, jobs=jobs, days=days)
     history = read_history(tmp_path / "history.jsonl.gz")
     began = time.monotonic()

@@ -35,7 +35,7 @@ def ada(cast, client, settings):
 @pytest.fixture
 def failed(cast):
     job = make.job(cast.ada, pool="dev", name="train")
-    Job.objects.update(queued_at=Now() - timedelta(minutes=5))
+    Job.objects.update(queued_at=Now() - timedelta(minutes=5), eligible_at=Now() - timedelta(minutes=5))
     make.start(job)
     return make.end(job, TaskState.FAILED, "out_of_memory", exit_code=None)
 
