@@ -19,6 +19,9 @@ from scheduler.loading.past_jobs import list_past_jobs, load_past_jobs, load_tra
 from scheduler.loading.row_cache import memo_for
 from scheduler.models import LearnedLengths
 
+MOST_KNOWN = 100_000
+"""Jobs of which a process keeps what is known; those that are gone are forgotten with all others."""
+
 
 class Timed(Protocol):
     """Job fields for run time."""
@@ -50,10 +53,13 @@ class JobLengths:
         known = self._traits
         new = [pk for pk, number in revisions.items() if pk not in known or number not in (None, known[pk][0])]
         if new:
+            if len(known) > MOST_KNOWN:
+                known.clear()
             known.update(load_traits(new))
 
     def predict(self, job: Timed, number: int, elapsed_s: float = 0.0) -> PredictedLength:
         """Predict the length of a job that was read. elapsed_s: for which it has run already."""
+        self.read({number: None})  # nothing, unless it was forgotten
         known = self._traits.get(number)
         return self.predict_by(job, known[1] if known else None, elapsed_s)
 

@@ -1,6 +1,7 @@
 """Load database rows as the arrays of the scheduler core."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -38,7 +39,7 @@ from scheduler.core.queueing.cycle_context import CycleMemo
 from scheduler.loading.cache_locations import CacheLocations, load_cache_locations
 from scheduler.loading.expected_length import load_expected_length
 from scheduler.loading.holdings import Holdings, load_holdings
-from scheduler.loading.json_rows import as_text, is_set, seconds
+from scheduler.loading.json_rows import as_text, is_set, load_rows, seconds
 from scheduler.loading.lending_and_maintenance import load_maintenance_windows, load_windows
 from scheduler.loading.past_jobs import read_traits
 from scheduler.loading.predicted_lengths import JobLengths, get_max_time_s, load_lengths
@@ -309,12 +310,10 @@ def load_gpus() -> list[GpuRow]:
 
 def load_history(kinds: list[Kind]) -> list[PastRequest]:
     """Return what the newest jobs asked for. A job's age is counted by ids."""
-    newest = Job.objects.order_by("-pk").values_list("pk", flat=True).first() or 0
-    recent = Job.objects.filter(pk__gt=newest - HISTORY).order_by()
-    by_block = recent.annotate(block=(newest - F("pk")) / BLOCK).values_list(as_text("gang"), "block")
-    counted = list(by_block.annotate(jobs=Count("pk")))
-    gangs = {gang: build_gang(json.loads(gang), kinds) for gang in dict.fromkeys(gang for gang, _, _ in counted)}
-    return [(role.ask, jobs * role.min, block) for gang, block, jobs in counted for role in gangs[gang]]
+    recent = load_rows(Job.objects.order_by("-pk")[:HISTORY], "pk", as_text("gang"))
+    counted = Counter((gang, (recent[0][0] - pk) // BLOCK) for pk, gang in recent if pk > recent[0][0] - HISTORY)
+    gangs = {gang: build_gang(json.loads(gang), kinds) for gang in dict.fromkeys(gang for gang, _ in counted)}
+    return [(role.ask, jobs * role.min, block) for (gang, block), jobs in counted.items() for role in gangs[gang]]
 
 
 def list_waiting(
