@@ -82,7 +82,8 @@ def learn_typical(past: Iterable[PastRequest], totals_mib: tuple[int, ...]) -> T
 def weigh(past: Iterable[PastRequest], half_life: int) -> list[tuple[TaskResources, int]]:
     """Return (request, tasks in 1/SCALE) of those that still count."""
     places: dict[int, int] = {}  # by identity: hashing requests would take longer than all the rest
-    asks, at, blocks, counts = [], [], [], []
+    asks: list[TaskResources] = []
+    at, blocks, counts = [], [], []
     for ask, tasks, block in past:
         place = places.setdefault(id(ask), len(asks))
         if place == len(asks):
