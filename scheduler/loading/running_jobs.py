@@ -53,6 +53,7 @@ class RunningTaskRow(NamedTuple):
     pool_id: int
     priority: int
     eligible_at: float
+    queued_at: float
     stops: int
     stopping: bool
     kind: str
@@ -100,7 +101,8 @@ def load_running(holdings: Holdings, places: ArrayIndex, now: float, lengths: Jo
 def load_running_tasks() -> list[RunningTaskRow]:
     moments = (seconds(name) for name in ("assigned_at", "started_at", "checkpointed_at"))
     columns: tuple[str | Func, ...] = ("uuid", "job_id", "role", "rank", "state", *moments)
-    of_job = ("team_id", "user_id", "pool_id", "priority", seconds("job__eligible_at"), "stops")
+    since = seconds("job__eligible_at"), seconds("job__queued_at")
+    of_job = ("team_id", "user_id", "pool_id", "priority", *since, "stops")
     times = (is_set("job__stop_requested_at"), "kind", "preemptible", "time_s", "max_time_s")
     names = (column if isinstance(column, Func) else f"job__{column}" for column in (*of_job, *times))
     return cached_rows("holders", RunningTaskRow, *columns, *names)
@@ -182,6 +184,6 @@ def _running(
         latest_s=length.latest_s,
         preemptible=may_be_stopped(job) and up,
         leaving=leaving,
-        waited_s=max(assigned_at - job.eligible_at, 0.0),
+        waited_s=max(assigned_at - max(job.eligible_at, job.queued_at), 0.0),
         stops=job.stops,
     )

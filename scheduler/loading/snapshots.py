@@ -246,6 +246,7 @@ class QueuedRow(NamedTuple):
     pool_id: int
     priority: int
     eligible_at: float
+    queued_at: float
     gang: str
     held: bool
     not_before: float | None
@@ -260,8 +261,9 @@ class QueuedRow(NamedTuple):
 
 def load_queue() -> list[QueuedRow]:
     """Load waiting jobs without a stop request."""
-    columns = ("pk", "team_id", "user_id", "pool_id", "priority", seconds("eligible_at"), as_text("gang"))
+    columns = ("pk", "team_id", "user_id", "pool_id", "priority", seconds("eligible_at"), seconds("queued_at"))
     wishes = (
+        as_text("gang"),
         is_set("held_at"),
         seconds("not_before"),
         "kind",
@@ -406,9 +408,10 @@ def build_waiting(
     lengths: JobLengths,
 ) -> WaitingJob:
     """Convert a job without a row."""
-    eligible_at, not_before = job.eligible_at.timestamp(), job.not_before.timestamp() if job.not_before else None
+    since = job.eligible_at.timestamp()
+    not_before = job.not_before.timestamp() if job.not_before else None
     times = job.kind, job.preemptible, job.time_s, job.max_time_s
-    row = QueuedRow(0, team, user, pool, job.priority, eligible_at, "", job.held_at is not None, not_before, *times)
+    row = QueuedRow(0, team, user, pool, job.priority, since, since, "", job.held_at is not None, not_before, *times)
     fetch = tuple(fetches.number[key] for key in reads if key in fetches.number)
     gang = fetches.share_with_fetch(fetch, build_gang(job.gang, kinds))
     length = lengths.predict_by(job, read_traits(job))
@@ -432,6 +435,7 @@ def _waiting(
         pool=places.pool[job.pool_id],
         priority=job.priority,
         submitted_at=job.eligible_at,
+        queued_at=job.queued_at,
         gang=gang,
         held=job.held,
         not_before=job.not_before or 0.0,

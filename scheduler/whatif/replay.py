@@ -193,6 +193,7 @@ class Replay:
             pool=self.cluster.pools[choice["pool"]],
             priority=job.priority,
             submitted_at=job.submitted_at,
+            queued_at=stint.queued_at,
             gang=self._gang(choice["gang"]),
             not_before=stint.queued_at if stint.queued_at > job.submitted_at + AT_ONCE_S else 0.0,
             time_s=min(float(job.time_s or inf), float(limit or inf)),
@@ -233,7 +234,7 @@ class Replay:
             time_s=record.time_s,
             limit_s=record.limit_s,
             preemptible=record.preemptible,
-            waited_s=max(at - record.submitted_at, 0.0),
+            waited_s=max(at - record.waits_from, 0.0),
         )
 
     def _seats(self, attempt: Attempt) -> Iterator[TaskPlacement]:

@@ -1,11 +1,17 @@
 """Whom a job may stop, and whom it chooses."""
 
+from itertools import islice
+
+import pytest
+
 from scheduler.core.cycle import run_cycle
+from scheduler.core.forecast.simulate import Simulation
 from scheduler.core.model.types import Eviction, Policy
 from tests.core.test_cycle import ONE_CARD, cycle, started, why
-from tests.worlds import wants, world
+from tests.worlds import build_waiting, wants, world
 
 ADA = {("ada", "dev"): ONE_CARD}
+HOUR = 3600.0
 
 
 def evicted(plan) -> list[int]:
@@ -108,3 +114,27 @@ def test_a_job_that_is_borrowed_only_in_part_is_stopped_where_no_other_will_do()
     assert evicted(cycle(world(held, wants("ada", "1"), guarantee=guarantee))) == [-1]
     held = "n1: V100-32GBx3 | eve holds 2 preemptible | eve holds 1 preemptible saved 0"
     assert evicted(cycle(world(held, wants("ada", "1"), guarantee=guarantee))) == [-2]
+
+
+def play(*wishes, come, hours) -> list[tuple[float, int]]:
+    """[(hour, job)] of all that starts on one card, each for an hour but the first, which takes hours."""
+    snapshot = world("n1: V100-32GBx1", *wishes)
+    number = len(wishes) + 1
+    arrivals = [build_waiting(snapshot, number + n, wish) for n, wish in enumerate(come)]
+    run_s = {1: hours * HOUR}
+    steps = Simulation(snapshot, Policy(), 0.0, lambda job: run_s.get(job.job, HOUR), arrivals=arrivals).run_steps()
+    return [(round(step.at / HOUR, 3), start.job) for step in islice(steps, 60) for start in step.plan.starts]
+
+
+@pytest.mark.parametrize(("low", "high"), [("low", "normal"), ("normal", "high"), ("low", "high")])
+def test_who_was_stopped_after_a_long_run_does_not_come_back_before_whom_it_was_stopped_for(low, high):
+    """Its age would have raised it, and it would have started and been stopped each second."""
+    old = wants("ada", "1", priority=low, preemptible=True, at=0)
+    come = [wants("ada", "1", priority=high, at=30 * HOUR)]
+    assert play(old, come=come, hours=40) == [(0, 1), (30, 2), (31, 1)]
+
+
+def test_who_waited_long_to_start_is_not_stopped_by_the_class_to_which_its_wait_had_raised_it():
+    first, patient = wants("ada", "1", at=0), wants("ada", "1", priority="low", preemptible=True, at=1)
+    come = [wants("ada", "1", priority="normal", at=30.5 * HOUR)]
+    assert play(first, patient, come=come, hours=30) == [(0, 1), (30, 2), (31, 3)]

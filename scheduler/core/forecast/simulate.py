@@ -139,7 +139,7 @@ class Simulation:
             self.snapshot.remove_job(self.running.pop(job.job))
             self._records.pop(job.job, None)
             for record in records:
-                self._queue(replace(record, not_before=self.now + (pause_s or 0.0)))
+                self._queue(replace(record, not_before=self.now + (pause_s or 0.0), queued_at=self.now))
             if pause_s is None:
                 self._queue_follower(job.job)
 
@@ -193,7 +193,7 @@ class Simulation:
         pause_s, records = self.rules.follows.get(job, (0.0, ()))
         for record in records:
             if self.rules.leaves_at.get(record.job, inf) > self.now:
-                self._queue(replace(record, not_before=self.now + pause_s))
+                self._queue(replace(record, not_before=self.now + pause_s, queued_at=self.now))
 
     def _queue(self, job: WaitingJob) -> None:
         self.waiting[job.job, job.choice] = replace(job, held=True) if job.job in self.held else job
@@ -222,7 +222,7 @@ class Simulation:
             limit_s=job.limit_s,
             latest_s=job.latest_s,
             preemptible=job.preemptible,
-            waited_s=max(self.now - job.submitted_at, 0.0),
+            waited_s=max(self.now - job.waits_from, 0.0),
             stops=job.stops,
         )
         work_s = self._work_left.pop(job.job, None)
@@ -239,7 +239,7 @@ class Simulation:
         records = self._records.pop(number, [])
         if not records:
             return
-        records = [replace(job, stops=job.stops + 1) for job in records]
+        records = [replace(job, stops=job.stops + 1, queued_at=self.now) for job in records]
         cost_s = self._resume_cost_s(number)
         if cost_s is not None and isfinite(left):
             self._work_left[number] = left + cost_s

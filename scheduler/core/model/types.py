@@ -64,6 +64,7 @@ class WaitingJob:
     A job that waits in several pools has a record for each: they share `job`, and at most one of them starts.
     time_s: estimated run time. latest_s: length that nine in ten of such jobs do not exceed. stops: how often it was
     preempted. revision: how often what it asks for was changed.
+    queued_at: since when its age counts, if it was queued again; its place among equals stays that of its submit.
     choice: the pool's place in the job's order of preference, -1 if it waits in no other.
     """
 
@@ -83,6 +84,11 @@ class WaitingJob:
     stops: int = 0
     revision: int = 0
     choice: int = -1
+    queued_at: float = -inf
+
+    @property
+    def waits_from(self) -> float:
+        return max(self.submitted_at, self.queued_at)
 
     @property
     def cautious_s(self) -> float:
@@ -157,7 +163,7 @@ class RunningJob:
     """A job that holds resources.
 
     saved_at: last checkpoint, else its start. ends_at: expected end, `inf` if unknown. leaving: being stopped.
-    latest_s: length that nine in ten of such jobs do not exceed.
+    latest_s: length that nine in ten of such jobs do not exceed. waited_s: since it was queued last, for its start.
     """
 
     job: int

@@ -23,6 +23,7 @@ from scheduler.core.placement.victims import (
 )
 from scheduler.core.queueing.cycle_context import Cycle
 from scheduler.core.queueing.maintenance import list_maintenance_evictions
+from scheduler.core.queueing.priority_order import get_started_priority
 from scheduler.core.quota.limits import is_within_guarantee
 from scheduler.core.quota.whole_node_guarantees import build_cell_constraint
 
@@ -58,7 +59,12 @@ def reclaim_guarantees(cycle: Cycle) -> None:
 def preempt_lower_priority(cycle: Cycle) -> None:
     """Let jobs stop lower-class ones, but not what another team is guaranteed."""
     able = [job for job in cycle.reservation_plan.first_in_line if cycle.policy.for_pool(job.pool).preempt]
-    _make_room_for_each(cycle, able, "preempted", is_lower_priority)
+    _make_room_for_each(
+        cycle,
+        able,
+        "preempted",
+        lambda world, victim, job: is_lower_priority(world, victim, job) and _started_lower(cycle, victim, job),
+    )
 
 
 def is_partly_borrowed(world: Snapshot, victim: RunningJob, job: WaitingJob) -> bool:
@@ -87,6 +93,11 @@ def is_lower_priority(world: Snapshot, victim: RunningJob, job: WaitingJob) -> b
     if victim.priority >= job.priority or victim.pool != job.pool:
         return False
     return victim.team == job.team or is_fully_borrowed(world, victim, job)
+
+
+def _started_lower(cycle: Cycle, victim: RunningJob, job: WaitingJob) -> bool:
+    """Check that the victim's class, which its wait had raised, is lower: who waited long is not stopped at once."""
+    return get_started_priority(victim, cycle.policy.for_pool(victim.pool), cycle.now) < job.priority
 
 
 def _is_still_within_guarantee(cycle: Cycle, job: WaitingJob) -> bool:

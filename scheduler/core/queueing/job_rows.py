@@ -30,6 +30,7 @@ class JobColumns:
     team_alike: np.ndarray
     shape: np.ndarray
     submitted_at: np.ndarray
+    waits_from: np.ndarray
 
     def take(self, chosen: np.ndarray) -> "JobColumns":
         """Return the columns of some of the jobs. chosen: bool [n]."""
@@ -54,7 +55,8 @@ class JobRows:
         self._alike: dict[tuple, int] = {}
         self._shapes: dict[tuple, int] = {}
         self._integers = np.empty((len(INTEGERS), 0), dtype=np.int64)
-        self._submitted_at = np.empty(0)
+        self._times = np.empty((2, 0))
+        """Submit, and since when the age counts."""
 
     def trim(self, most: int) -> None:
         """Clear a cache mostly of jobs that wait no more."""
@@ -68,7 +70,9 @@ class JobRows:
         if len(new):
             self._append([jobs[at] for at in new.tolist()])
             rows[new] = [self._row[id(jobs[at])] for at in new.tolist()]
-        return JobColumns(jobs=jobs, row=rows, submitted_at=self._submitted_at[rows], **self.integers_at(rows))
+        submitted_at, waits_from = self._times[:, rows]
+        integers = self.integers_at(rows)
+        return JobColumns(jobs=jobs, row=rows, submitted_at=submitted_at, waits_from=waits_from, **integers)
 
     def integers_at(self, rows: np.ndarray) -> dict[str, np.ndarray]:
         """Return {name of INTEGERS: [n]} of the records in these rows."""
@@ -90,7 +94,8 @@ class JobRows:
         shapes = [self._shapes.setdefault(_shape_key(job), len(self._shapes)) for job in jobs]
         columns = [*zip(*map(ATTRIBUTES, jobs), strict=True), alike, of_team, shapes]
         self._integers = np.concatenate((self._integers, np.array(columns, dtype=np.int64)), axis=1)
-        self._submitted_at = np.append(self._submitted_at, [job.submitted_at for job in jobs])
+        times = np.array([[job.submitted_at for job in jobs], [job.waits_from for job in jobs]])
+        self._times = np.concatenate((self._times, times), axis=1)
 
 
 def _team_key(job: WaitingJob) -> tuple:

@@ -228,6 +228,11 @@ def get_effective_priority(job: WaitingJob, policy: Policy, now: float) -> int:
     return int(priority[0])
 
 
+def get_started_priority(job: RunningJob, own: Policy, now: float) -> int:
+    """Return the class in which a running job started, raised by its age then but never to urgent."""
+    return max(job.priority, min(job.priority + int(measure_patience_used(job, own, now)), HIGH))
+
+
 def estimate_remaining_work(job: WaitingJob | RunningJob, own: Policy, now: float) -> float:
     """Estimate remaining card-seconds, discounted by age."""
     if isinstance(job, RunningJob):
@@ -240,7 +245,7 @@ def estimate_remaining_work(job: WaitingJob | RunningJob, own: Policy, now: floa
 def measure_patience_used(job: WaitingJob | RunningJob, own: Policy, now: float) -> float:
     """Return the wait in units of patience, longer for long jobs with `short_first`."""
     patience_s = own.ageing_s + (PATIENCE * min(job.time_s, own.longest_s) if own.short_first else 0.0)
-    return (job.waited_s if isinstance(job, RunningJob) else max(0.0, now - job.submitted_at)) / patience_s
+    return (job.waited_s if isinstance(job, RunningJob) else max(0.0, now - job.waits_from)) / patience_s
 
 
 def _is_first(heap: list, parts: int) -> bool:
@@ -293,7 +298,7 @@ def _age_priorities(jobs: JobColumns, policy: Policy, now: float) -> tuple[np.nd
     """Return per job: effective priority, whether overdue (before fair share), work to go."""
     pool, priority, work = jobs.pool, jobs.priority, np.zeros(len(jobs.pool))
     own = [policy.for_pool(place) for place in range(1 + int(pool.max()))]
-    waited = np.maximum(now - jobs.submitted_at, 0.0) / np.array([o.ageing_s for o in own])[pool]
+    waited = np.maximum(now - jobs.waits_from, 0.0) / np.array([o.ageing_s for o in own])[pool]
     for at in np.flatnonzero(np.array([o.short_first for o in own])[pool]).tolist():
         waited[at], work[at] = (
             tell(jobs.jobs[at], own[pool[at]], now) for tell in (measure_patience_used, estimate_remaining_work)
