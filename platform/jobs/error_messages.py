@@ -17,7 +17,6 @@ FIELD_MESSAGES = {
         "Pool %(pool)s gives a job at most %(max)s for its checkpoint, not %(got)s. Lower the grace period, or "
         "choose another pool."
     ),
-    "start_too_far": _("%(got)s is more than a year ahead. Choose a moment before %(latest)s."),
     "impossible_cpu_milli": _(
         "No node in pool %(pool)s can give one task %(asked)s CPU cores. Ask for at most %(largest)s."
     ),
@@ -89,6 +88,7 @@ FIELD_MESSAGES = {
     "rate_policy": _(
         "Your limit is %(limit)s running jobs, so this one could never start. Ask an administrator for a higher limit."
     ),
+    "start_too_far": _("%(got)s is more than a year ahead. Choose a moment before %(latest)s."),
     "team_limit": _(
         "The team %(team)s may hold at most %(limit)s %(resource)s in pool %(pool)s, but this asks for "
         "%(asked)s. Ask for less, or for a higher limit."

@@ -133,7 +133,8 @@ def test_usage_sums_gpu_hours_and_writes_csv(ada, running):
 
 
 def test_usage_tells_how_long_jobs_waited(ada, running):
-    Job.objects.filter(pk=running.pk).update(submitted_at=timezone.now() - timedelta(minutes=10))
+    since = timezone.now() - timedelta(minutes=10)
+    Job.objects.filter(pk=running.pk).update(submitted_at=since, eligible_at=since)
     shown = ada("usage", "--report", "waits")
     first = shown.stdout.splitlines()[1].split()
     assert first[:2] == ["part", "1"] and first[2].startswith(("10m", "9m")) and first[5:] == ["–", "–", "–", "–"]

@@ -77,7 +77,8 @@ def test_a_smaller_slice_is_advised_with_how_often_it_started_at_once(cast):
         job = make.job(cast.ada, gpu="1/8", pool="dev")
         make.end(make.start(job, cast.gpus[0])[0].job)
         if number < 3:
-            Job.objects.filter(pk=job.pk).update(submitted_at=timezone.now() - timedelta(hours=2))
+            since = timezone.now() - timedelta(hours=2)
+            Job.objects.filter(pk=job.pk).update(submitted_at=since, eligible_at=since)
     (advice,) = [one["advice"] for one in ask(cast).json()["verdicts"] if one["code"] == "too_much_memory"]
     assert advice["text"] == "⅛ GPU (4.3 GB) fits. It started at once in 70 % of cases in the last 30 days."
 
