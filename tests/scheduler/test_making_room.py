@@ -121,7 +121,7 @@ def test_short_work_stops_a_far_longer_job_where_the_pool_says_so_and_only_so_of
     stop_job(actor=ada, job=short)
     long = settle(long, attempt=2)
     (running,) = load_world().snapshot.running
-    waited_s = long.tasks.get(attempt=2).assigned_at - long.submitted_at
+    waited_s = long.tasks.get(attempt=2).assigned_at - long.queued_at
     assert (running.stops, running.waited_s) == (1, pytest.approx(waited_s.total_seconds()))
     with pytest.raises(AssertionError, match="QUEUED"):
         drive(make.job(ada, time="10m", **CARD), JobState.RUNNING, seconds=1)

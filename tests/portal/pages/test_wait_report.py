@@ -5,7 +5,6 @@ import io
 from datetime import timedelta
 
 import pytest
-from django.utils import timezone
 
 from jobs.models import Job
 from tests import make
@@ -20,8 +19,8 @@ def cast():
     cast = make.cast()
     for person, waited, gpu in ((cast.ada, 10, "1/4"), (cast.eve, 60, "1/2")):
         job = make.job(person, gpu=gpu, pool="dev", name="secret-plan")
-        make.start(job, cast.gpus[0])
-        since = timezone.now() - timedelta(minutes=waited)
+        (task,) = make.start(job, cast.gpus[0])
+        since = task.assigned_at - timedelta(minutes=waited)
         Job.objects.filter(pk=job.pk).update(submitted_at=since, eligible_at=since)
     make.job(cast.ada, gpu="1", pool="train")
     return cast
