@@ -91,4 +91,4 @@ def test_no_gang_waits_longer_than_it_may(world, times):
     run = b8.Run(world, times, 0, 2.0 if WHOLE else 0.5)
     found = b8.play(run)
     assert found["tessera"]["longest_gang_s"] <= b8.find_bound(found)
-    assert found["tessera"]["longest_gang_s"] > 0
+    assert world == "sweeps" or found["tessera"]["longest_gang_s"] > 0  # no gang of half a day of sweeps waits
