@@ -7,6 +7,7 @@ from scheduler.core.model.types import URGENT
 from scheduler.simulation.history import COMPLETED, PREEMPTED, JobRun, SimulationHistory, UsageSample
 from scheduler.simulation.scenario import Scenario
 from scheduler.simulation.svg_elements import (
+    STOP_COLOUR,
     LinearScale,
     draw_axes,
     draw_rectangle,
@@ -175,7 +176,7 @@ def _bar(
     pale = 'opacity="0.45"' if job.priority == URGENT else ""
     bar = draw_rectangle(left, top, right - left - 0.6, height - 0.6, pick_colour(job.team), title, pale)
     if run.outcome == PREEMPTED and run.ended_at <= end:
-        return [bar, draw_rectangle(right - 2, top, 2, height - 0.6, "#d11f2e")]
+        return [bar, draw_rectangle(right - 2, top, 2, height - 0.6, STOP_COLOUR)]
     return [bar]
 
 

@@ -1,11 +1,14 @@
 """SVG drawing primitives."""
 
 from collections.abc import Iterable, Sequence
+from colorsys import hls_to_rgb
 from dataclasses import dataclass
 from html import escape
 from math import log10
 
 COLOURS = ("#2563a8", "#c2571a", "#2f7d4f", "#8a4fa0", "#a8832a", "#b33a55", "#3a8a94", "#6b6b6b")
+STOP_COLOUR = "#d11f2e"
+GOLDEN = 0.618
 WIDTH, LEFT, RIGHT, TOP, BOTTOM = 960, 76, 16, 24, 34
 
 Ticks = Sequence[tuple[float, str]]
@@ -85,8 +88,12 @@ def round_ticks(high: float, count: int = 5) -> Ticks:
     return [(at * step, f"{at * step:g}") for at in range(int(high / step + 1e-9) + 1)]
 
 
-def pick_colour(number: int) -> str:
-    return COLOURS[number % len(COLOURS)]
+def pick_colour(number: int, of: int = len(COLOURS)) -> str:
+    """Return one of `of` colours that differ, readable on light and dark; beyond them they come again."""
+    if of <= len(COLOURS):
+        return COLOURS[number % len(COLOURS)]
+    red, green, blue = hls_to_rgb((number * GOLDEN) % 1, (0.42, 0.55, 0.66)[number % 3], 0.55)
+    return f"#{round(255 * red):02x}{round(255 * green):02x}{round(255 * blue):02x}"
 
 
 def _round_step(about: float) -> float:

@@ -1,14 +1,13 @@
 """Charts of a report of what would have happened."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from colorsys import hls_to_rgb
 from datetime import UTC, datetime, timedelta
 
 from scheduler.simulation.charts import assign_lanes
 from scheduler.simulation.history import PREEMPTED, JobRun
 from scheduler.simulation.svg_elements import (
-    COLOURS,
     LEFT,
+    STOP_COLOUR,
     LinearScale,
     Ticks,
     draw_axes,
@@ -24,19 +23,9 @@ from scheduler.simulation.svg_elements import (
 from scheduler.whatif.comparison import Result
 
 HEIGHT = 240
-GOLDEN = 0.618
 TALL_ROW, LEAST_ROW, MOST_HEIGHT = 15.0, 2.0, 1500.0
 """Heights of a card's row: as tall as so many cards leave room for."""
-STOP_COLOUR = "#d11f2e"
 DAY = timedelta(days=1)
-
-
-def pick_colour(place: int, of: int) -> str:
-    """Return one of `of` colours that differ, readable on light and dark."""
-    if of <= len(COLOURS):
-        return COLOURS[place]
-    red, green, blue = hls_to_rgb((place * GOLDEN) % 1, (0.42, 0.55, 0.66)[place % 3], 0.55)
-    return f"#{round(255 * red):02x}{round(255 * green):02x}{round(255 * blue):02x}"
 
 
 def plot_lines(

@@ -6,6 +6,7 @@ from html import escape
 from math import ceil
 
 from monitoring.history.file_format import History
+from scheduler.simulation.svg_elements import pick_colour
 from scheduler.simulation.working_week import DAY_S, WEEK_S
 from scheduler.whatif import charts
 from scheduler.whatif.comparison import Comparison, Outcome, Result
@@ -153,7 +154,7 @@ def _difference(outcome: Outcome, base: Outcome, value: Value, unit: float, less
 def _reasons(comparison: Comparison) -> str:
     shares = {outcome.name: mean_reasons(outcome) for outcome in comparison.outcomes}
     order = list(dict.fromkeys(why for found in shares.values() for why in sorted(found, key=lambda w: -found[w])))
-    colours = {why: charts.pick_colour(place, len(order)) for place, why in enumerate(order)}
+    colours = {why: pick_colour(place, len(order)) for place, why in enumerate(order)}
     legend = _legend({describe_reason(why): colour for why, colour in colours.items()})
     heads = ["scenario", *(describe_reason(why) for why in order)]
     rows = [[escape(name), *(f"{100 * found.get(why, 0):.1f} %" for why in order)] for name, found in shares.items()]
@@ -198,7 +199,7 @@ def describe_reason(code: str) -> str:
 def _use(comparison: Comparison) -> str:
     header = comparison.history.header
     lines = {"truth": comparison.recorded, **{one.name: one.results[0] for one in comparison.outcomes}}
-    colours = {name: charts.pick_colour(place, len(lines)) for place, name in enumerate(lines)}
+    colours = {name: pick_colour(place, len(lines)) for place, name in enumerate(lines)}
     plots = [
         ("Cards in use", {name: list(result.busy) for name, result in lines.items()}),
         ("Jobs that wait", {name: list(result.waiting) for name, result in lines.items()}),
@@ -215,7 +216,7 @@ def _cards(comparison: Comparison, week: int) -> str:
     begins = header.begins + (week - 1) * WEEK_S
     ends = min(begins + WEEK_S, header.ends)
     teams = [team.name for team in comparison.history.teams]
-    colours = {team: charts.pick_colour(place, len(teams)) for place, team in enumerate(teams)}
+    colours = {team: pick_colour(place, len(teams)) for place, team in enumerate(teams)}
     shown: list[tuple[str, Result]] = [("truth", comparison.recorded)]
     shown += [(outcome.name, outcome.results[0]) for outcome in comparison.outcomes]
     drawn = (
