@@ -114,12 +114,15 @@ small = st.tuples(
 )
 
 
+SHORT, SLOW = (-300.0, 100.0, 1.0, 1.0), (900.0, 100.0, 10.0, 1.0)
+"""The second comes when the liar has outlived its expected end, and would end after the latest but before that."""
 LIAR, PASSER, LATE = (-300.0, 600.0, 3.0, 1.0), (900.0, 600.0, 10.0, 1.0), (2000.0, 100.0, 1.0, 1.0)
 """Who runs three times as long as expected; who would end before by the expected ends, and takes ten times as long."""
 
 
 @many(60)
 @example([2], [LIAR, PASSER, LATE, LATE], 1, "2")
+@example([4], [SHORT, SHORT, LIAR, SLOW], 1, "4")
 @given(
     st.lists(st.sampled_from((1, 2, 4)), min_size=1, max_size=4),
     st.lists(small, min_size=4, max_size=16),

@@ -42,7 +42,7 @@ class Reservation:
     """Resources kept from `at` to `ends_at` (`inf` if its job gives no estimate).
 
     by: when all is gone there, by the pessimistic ends; None if its job does not drain it. Where it does, no job of a
-    pessimistic end after `at` starts there.
+    pessimistic end after `at` starts there, nor after `by`, which is sooner where a job has outlived what was expected.
     firm: whether limits at which jobs are ended bound that, and no estimate; then these bound who starts there, too.
     """
 
@@ -62,7 +62,7 @@ class Reservation:
         if self.by is None:
             return False
         unbounded = stay.latest_at >= UNKNOWN_S  # too long even where `at` is not known
-        return unbounded or stay.latest_at > self.at or (self.firm and stay.limit_at > self.by)
+        return unbounded or stay.latest_at > min(self.at, self.by) or (self.firm and stay.limit_at > self.by)
 
 
 class Stay(NamedTuple):
