@@ -38,7 +38,10 @@ ADMINS = re.compile(r"`cluster:write`|For\s+administrators")
 AGENTS = re.compile("Needs the key of the machine's agent")
 ROOT = Path(__file__).parents[3]
 # Streams by ASGI; what takes gzip or raw pieces only.
-OWN_TESTS = ["read_log", "stream_events", "read_file", "read_folder", "upload_code", "append_to_upload"]
+OWN_TESTS = [
+    *("read_log", "stream_events", "read_file", "read_folder", "export_history"),
+    *("upload_code", "append_to_upload"),
+]
 NO_HURRY = {"deadline": None, "suppress_health_check": list(HealthCheck), "database": None}
 PLANS_BY_CHANCE = SchemathesisConfig.from_dict(
     {"operations": [{"include-operation-id": "plan_job", "phases": {"coverage": {"enabled": False}}}]}
