@@ -90,5 +90,5 @@ if (body.dataset.live) {
   body.addEventListener("live:away", () => see(1));
   body.addEventListener("htmx:afterRequest", ({ detail }) => detail.successful && see(0));
   setInterval(tick, 1000);
-  connect();
+  addEventListener("DOMContentLoaded", connect); // what is told before htmx and the other scripts listen is lost
 }

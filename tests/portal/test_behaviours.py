@@ -122,6 +122,18 @@ def test_a_part_of_the_page_changes_when_its_object_does(page, job):
     assert page.evaluate("document.body.dataset.same") == "yes"
 
 
+def test_what_changes_while_the_scripts_of_a_page_still_come_is_seen(page, job):
+    held = []
+    page.route(re.compile(r"/copy\b.*\.js"), lambda route: held.append(route))
+    page.goto(f"/j/{job.public_id}/", wait_until="commit")
+    page.locator(".chip-wait").first.wait_for()
+    page.wait_for_timeout(1000)  # as long as a socket takes to open
+    elsewhere(make.start, job)
+    page.wait_for_timeout(1000)
+    held[0].continue_()
+    page.locator("main .chip-work:has-text('Running')").first.wait_for(timeout=5000)
+
+
 def test_an_open_dialog_and_the_focus_survive_a_refetch(page, job):
     page.goto(f"/j/{job.public_id}/")
     is_live(page)
