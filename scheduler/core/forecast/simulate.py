@@ -16,9 +16,6 @@ from scheduler.core.queueing.cycle_context import CycleMemo
 from scheduler.core.queueing.maintenance import list_maintenance_evictions
 from scheduler.core.queueing.release_times import estimate_end
 
-MOST_STOPS = 3
-"""How often one job starts and is stopped again at one moment before time goes on: two may take turns for ever."""
-
 
 @dataclass(frozen=True)
 class SimulationStep:
@@ -146,16 +143,14 @@ class Simulation:
     def _run_cycles(self) -> Plan:
         """Run cycles until none preempts, or has seen all that could start."""
         plan, starts, evictions = Plan(), [], []
-        stopped: Counter[int] = Counter()
         while self.waiting or list_maintenance_evictions(self.snapshot, self.running.values(), self.now):
             plan, used_up = self._run_cycle()
             starts += plan.starts
             evictions += plan.evictions
             for eviction in plan.evictions:
                 self._stop(eviction.job)
-                stopped[eviction.job] += 1
             again = plan.given_up or (plan.starts and self.policy.preempts_longer)
-            if (not plan.evictions and not used_up and not again) or max(stopped.values(), default=0) > MOST_STOPS:
+            if not plan.evictions and not used_up and not again:
                 break
         plan.starts, plan.evictions = starts, evictions
         self._set_paces()
