@@ -174,6 +174,7 @@ def mean_reasons(outcome: Outcome) -> dict[str, float]:
 REASONS = {
     "ahead_in_queue": "jobs ahead",
     "making_room": "room is being made",
+    "emptying": "machines are being emptied for a larger job",
     "maintenance": "maintenance",
     "reserved_for_larger": "reserved for larger jobs",
     "borrow_denied": "not preemptible, may not borrow",
@@ -184,7 +185,7 @@ REASONS = {
     "user_limit": "limit of the person",
     "rate_policy": "jobs at once of a person",
     "model_unavailable": "no card of that model free",
-    "start_after": "pause before a retry",
+    "start_after": "asked for later, or a pause before a retry",
     "held": "held",
     "node_recovering": "no machine is ready",
     "impossible": "can never run",
