@@ -137,7 +137,7 @@ def _count(ways: Iterable[tuple[TaskMove, list[str]]]) -> None:
         task = move.task
         if TaskState.ASSIGNED in way and task.rank == 0 and task.assigned_at:
             wait = QUEUE_WAIT_SECONDS.labels(get_team_name(task.job.team_id), Priority(task.job.priority).name.lower())
-            wait.observe(max((task.assigned_at - max(task.job.queued_at, task.job.eligible_at)).total_seconds(), 0))
+            wait.observe(max((task.assigned_at - task.job.waits_from).total_seconds(), 0))
         if TaskState.RUNNING in way and task.assigned_at and task.started_at:
             executor = "kubernetes" if settings.IN_CONTAINERS else "local"
             START_SECONDS.labels(executor).observe(max((task.started_at - task.assigned_at).total_seconds(), 0))
@@ -273,7 +273,7 @@ def _retry_delay(tried: int) -> timedelta:
 
 def has_waited(job: Job) -> bool:
     """Check whether a job was long in the queue, or on its way from there, when it starts now."""
-    return steady_now() - max(job.queued_at, job.eligible_at) >= LONG_WAIT
+    return steady_now() - job.waits_from >= LONG_WAIT
 
 
 def _notify_owners(moves: Sequence[Move], state: str) -> None:

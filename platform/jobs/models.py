@@ -3,7 +3,7 @@
 import re
 import uuid
 from collections.abc import Iterable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Protocol
 
 from django.conf import settings
@@ -189,6 +189,11 @@ class Job(models.Model):
     def pool_ids(self) -> list[int]:
         """The pools where it may start, runs or ran: those whose pages may show it."""
         return [choice["pool"] for choice in self.choices] or [self.pool_id]
+
+    @property
+    def waits_from(self) -> datetime:
+        """Since when it waits: from its last queueing, and not before the `start_at` that it asked for."""
+        return max(self.queued_at, self.eligible_at)
 
     @property
     def told_pool_name(self) -> str:

@@ -201,7 +201,7 @@ def _read_waiting_jobs(scene: Scene) -> dict[str, Found]:
     now = timezone.now()
     found: dict[str, Found] = {"waiting_s": {}, "impossible": {}}
     for job in scene.waiting:
-        due = max(job.queued_at, job.eligible_at, job.not_before or job.queued_at)
+        due = max(job.waits_from, job.not_before or job.waits_from)
         cannot = any(reason.get("code") == "impossible" for reason in job.wait_reasons)
         waited = max((now - due).total_seconds(), 0.0)
         found["waiting_s"][job.pk] = _read_of_job(job, job.public_id, waited)
