@@ -59,7 +59,8 @@ class JobLengths:
 
     def predict(self, job: Timed, number: int, elapsed_s: float = 0.0) -> PredictedLength:
         """Predict the length of a job that was read. elapsed_s: for which it has run already."""
-        self.read({number: None})  # nothing, unless it was forgotten
+        if number not in self._traits:
+            self.read({number: None})
         known = self._traits.get(number)
         return self.predict_by(job, known[1] if known else None, elapsed_s)
 
