@@ -37,6 +37,7 @@ from tests.local_cluster import (
     run_cluster,
 )
 from tests.migrated_database import prepare_migrated_database
+from tests.web_process import started
 
 # How long an example takes tells of the machine, not of the code: many tests share it.
 hypothesis_settings.register_profile("tessera", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -158,6 +159,15 @@ def pytest_sessionfinish(session):
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if REQUIRED and reporter and reporter.stats.get("skipped"):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Beside a failure stands where the web process was, if the test has one: some only hang on a loaded machine."""
+    if call.excinfo and not call.excinfo.errisinstance(pytest.skip.Exception):
+        for web in started:
+            item.add_report_section(call.when, "web process", web.ask_stacks())
+    return (yield)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -10,12 +10,17 @@ import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from weakref import WeakSet
 
 from django.conf import settings
 from django.db import connections
 
+from tests.told_stacks import ask
+
 ROOT = Path(__file__).parents[1]
 STARTS_S = 60
+started: WeakSet["WebProcess"] = WeakSet()
 
 
 class WebProcess:
@@ -26,6 +31,8 @@ class WebProcess:
 
     def __init__(self, host: str = "localhost", ssh: bool = False, **environment: object):
         self._sockets = [socket.create_server(("127.0.0.1", 0), backlog=128) for _ in range(1 + ssh)]
+        self._stacks = TemporaryDirectory(prefix="tessera-stacks-")
+        self._told = Path(self._stacks.name) / "stacks"
         self.port, *more = (listener.getsockname()[1] for listener in self._sockets)
         self.ssh_port = more[0] if more else 0
         self.url = f"http://{host}:{self.port}"
@@ -42,9 +49,15 @@ class WebProcess:
         }
 
     def start(self) -> None:
-        command, fds = [sys.executable, "-m", "config.embedded.web"], [listener.fileno() for listener in self._sockets]
+        command = [sys.executable, "-m", "tests.told_stacks", str(self._told), "config.embedded.web"]
+        fds = [listener.fileno() for listener in self._sockets]
         self.process = subprocess.Popen(command, cwd=ROOT, env=self.environment, pass_fds=fds)
         wait_for(f"{self.url}/livez")
+        started.add(self)
+
+    def ask_stacks(self) -> str:
+        """Where its threads and its asynchronous tasks stand; "" if it does not run."""
+        return ask(self.process.pid, self._told) if self.process.poll() is None else ""
 
     def kill(self) -> None:
         self.process.kill()
@@ -57,6 +70,7 @@ class WebProcess:
     def close(self) -> None:
         for listener in self._sockets:
             listener.close()
+        self._stacks.cleanup()
 
 
 @contextmanager
