@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 
 from celery import shared_task
 from django.db import DatabaseError, OperationalError
@@ -15,6 +16,7 @@ from cluster.models import Node
 from common.errors import StaleState
 from common.steady_clock import steady_now, steady_time
 from events.record_and_publish import clear_hint
+from jobs.dependencies.settling import settle_dependencies
 from jobs.models import IdempotencyKey
 from jobs.time_limits import give_up_waits
 from metrics.process import CYCLE_SECONDS, CYCLES, LOOP_SECONDS
@@ -33,7 +35,7 @@ from scheduler.core.cycle import run_cycle
 from scheduler.inventory.image_prepull import prepull_images
 from scheduler.inventory.nodes import record_inventory
 from scheduler.inventory.silence import mark_silent_nodes
-from scheduler.lease import lead, record_success, renew, renewing, take_hint
+from scheduler.lease import check_epoch, lead, record_success, renew, renewing, take_hint
 from scheduler.loading.change_detection import IdlePeriod, compute_idle_period
 from scheduler.loading.predicted_lengths import learn_from_past
 from scheduler.loading.row_cache import ChangeMark, caching, read_change_mark
@@ -240,11 +242,21 @@ def one_cycle(epoch: int) -> None:
 
 
 def full_cycle(epoch: int, mark: ChangeMark) -> IdlePeriod | None:
+    if _settle_dependencies(epoch):
+        mark = read_change_mark()
     with renewing("cycle", epoch), caching(mark):
         world, now = load_world(), steady_time()
         plan = run_cycle(world.snapshot, world.policy, now, world.cycle_memo)
         run_steps(build_steps(plan, world), epoch)
     return compute_idle_period(mark, plan, world.snapshot, now)
+
+
+def _settle_dependencies(epoch: int) -> bool:
+    try:
+        return settle_dependencies(partial(check_epoch, "cycle", epoch))
+    except StaleState as stale:  # as what the cycle decides is dropped then
+        log.info("jobs after others are looked at by who leads now: %s", stale)
+        return False
 
 
 @contextmanager

@@ -128,7 +128,7 @@ def _store(actor: User, read: Job, draft: Draft, changes: Mapping[str, Any]) -> 
     before = job.gang
     columns = {**build_scheduling_columns(draft, job.kind), "revision": job.revision + 1}  # so no older plan starts it
     if any(key in changes for key in START_KEYS):  # else a pause before a retry goes on
-        columns |= build_start_columns(draft.spec, job.submitted_at)
+        columns |= build_start_columns(draft.spec, job.submitted_at, job.waits_for)
     columns |= {"wait_position": None, "wait_of": None, "wait_places": []}  # perhaps of pools where it waits no more
     for name, value in columns.items():
         setattr(job, name, value)

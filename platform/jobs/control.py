@@ -16,6 +16,7 @@ from common.errors import Conflict, FieldError, InvalidInput, NotPermitted, Plat
 from common.locks import database_now
 from common.steady_clock import steady_now
 from events.record_and_publish import Actor, EventLine, hint, record, record_all
+from jobs.dependencies.conditions import check_retry, list_open
 from jobs.jobfile.spec import from_json
 from jobs.lifecycle import TaskMove, load_attempt, load_attempts, lock_job, lock_jobs, move_tasks, requeue_job
 from jobs.models import Job, Task
@@ -101,10 +102,13 @@ def retry_job(*, actor: User, job: Job) -> Job:
     job = lock_job(job.pk)
     if not job.is_final:
         raise Conflict("only_ended_jobs", state=job.state.lower())
-    wishes = {"stop_requested_at": None, "stop_requested_by": "", "stop_reason": ""}
+    wishes: dict[str, Any] = {"stop_requested_at": None, "stop_requested_by": "", "stop_reason": ""}
     times = job.spec.get("retry", {}).get("times", 0)
     where = _keep_choices(job, [pool.pk for pool in pools])
-    when = {**build_start_columns(from_json(job.spec), steady_now()), "eligible_at": job.eligible_at}
+    spec = from_json(job.spec)
+    check_retry(spec.after)
+    wishes["waits_for"] = waits_for = list_open(spec.after)
+    when = {**build_start_columns(spec, steady_now(), waits_for), "eligible_at": job.eligible_at}
     requeue_job(job, actor=actor.as_actor, reason="", retries_left=times, stops=0, **wishes, **where, **when)
     return load_with_names(job)
 

@@ -13,6 +13,11 @@ FIELD_MESSAGES = {
         "“code: .” means your current directory, which only the command line can read. Upload the code in the "
         "form, or submit with tessera."
     ),
+    "dependency_ended": _(
+        "%(job)s has ended as %(state)s, so it never ends with “%(condition)s”. Name another job, or retry that one "
+        "first."
+    ),
+    "dependency_twice": _("%(job)s is named twice, with different conditions. Keep one of the two."),
     "grace_beyond_pool": _(
         "Pool %(pool)s gives a job at most %(max)s for its checkpoint, not %(got)s. Lower the grace period, or "
         "choose another pool."
@@ -101,6 +106,10 @@ FIELD_MESSAGES = {
         "You have not uploaded code with the digest “%(digest)s”. Upload it first, or submit from its directory "
         "with tessera."
     ),
+    "unknown_dependency": _(
+        "There is no job “%(name)s” that you see. Write its id, such as job-12, or the name of one of your own jobs in "
+        "the team %(team)s."
+    ),
     "unknown_pool": _("There is no pool “%(pool)s”. Choose one of: %(known)s."),
     "unknown_pool.none": _(
         "There is no pool “%(pool)s”, and the team %(team)s has no quota in any pool. Ask an administrator for quota."
@@ -119,6 +128,10 @@ FIELD_MESSAGES = {
 WAITS_YET = _("%(name)s is waiting in the queue. You can connect to it as soon as it is running.")
 STARTS_NOW = _("%(name)s is starting. Try again in a moment.")
 ERROR_MESSAGES = {
+    "dependency_ended": _(
+        "It starts after %(job)s, which has ended as %(state)s and not with “%(condition)s”, so it would be cancelled "
+        "again. Retry that job first."
+    ),
     "not_changeable": _("“%(key)s” of a waiting job cannot be changed; %(known)s can. Submit a copy instead."),
     "not_running": _(
         "%(name)s is not running, so you cannot connect to it. Wait until it is running, or start it again."

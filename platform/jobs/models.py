@@ -63,6 +63,10 @@ def read_job_id(text: str) -> int | None:
     return int(named[1]) if named else None
 
 
+def show_job_id(pk: int) -> str:
+    return f"job-{pk}"
+
+
 def find_told_pool(pool: str, places: list[dict]) -> str:
     """Return the pool that the reasons and the position of a waiting job are of. The arguments are its columns."""
     return places[0]["name"] if places else pool
@@ -146,6 +150,7 @@ class Job(models.Model):
     queued_at = models.DateTimeField(db_default=Now())
     eligible_at = models.DateTimeField(db_default=Now(), help_text="its submit, or its start_at if that is later")
     not_before = models.DateTimeField(null=True)
+    waits_for = models.JSONField(default=list, db_default=[], help_text="jobs of `after` that have yet to end")
     give_up_at = models.DateTimeField(null=True, help_text="when it is cancelled if it has not started by then")
     started_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)
@@ -179,7 +184,7 @@ class Job(models.Model):
 
     @property
     def public_id(self) -> str:
-        return f"job-{self.pk}"
+        return show_job_id(self.pk)
 
     @property
     def is_final(self) -> bool:

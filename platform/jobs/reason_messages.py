@@ -96,6 +96,7 @@ WAIT_REASONS: dict[str, str | Promise] = {
     "user_limit": _("you are at your limit of %(resource)s: %(used)s of %(limit)s used, %(ask)s needed"),
     "rate_policy": _("a person can run at most %(limit)s jobs at once, and %(used)s are running"),
     "model_unavailable": _("no card of model %(models)s has room for this job now"),
+    "dependency": _("it starts after %(jobs)s"),
     "start_after": _("it does not start before %(at)s"),
     "held": _("held by %(who)s"),
     "node_recovering": _("no node is ready; the job is retried as soon as one is"),

@@ -187,6 +187,13 @@ REASONS: dict[str, Reason] = {
         _("Cancelled because it had not started within wait_max."),
         _("Submit it again with a longer wait_max, or ask what would let it start sooner."),
     ),
+    "dependency_failed": Reason(
+        T.STOPPED,
+        False,
+        "neutral",
+        _("Cancelled because a job that it waited for did not end as `after` asks."),
+        _("Mend or retry that job first, then retry this one."),
+    ),
     "stopped_by_user": Reason(T.STOPPED, False, "neutral", _("Stopped by a user.")),
     "gang_broken": Reason(T.STOPPED, True, "neutral", _("Stopped because another task of its gang ended.")),
     "job_done": Reason(T.STOPPED, False, "ok", _("Stopped because the job was done.")),

@@ -1,6 +1,6 @@
 """Check a job and store it in the queue. An accepted job is never lost."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -27,6 +27,7 @@ from common.resources import duration_text
 from common.steady_clock import steady_now
 from events.record_and_publish import hint, record
 from images.catalogue import pin_image, resolve_alias
+from jobs.dependencies.conditions import list_open, resolve_after
 from jobs.idempotency import find_answer, keep_answer
 from jobs.jobfile.spec import JobSpec, RoleSpec, roles_of, to_json
 from jobs.lifecycle import begin_attempt
@@ -45,7 +46,7 @@ class Draft:
 
     gang: [{"role", "min", "max", "request": {"gpu": text, "cpu_milli", "memory_mib"}, maybe "ends_job"}]; per task.
     others: the same in further pools where it waits, in order of preference. kept: whether the job that it changes may
-    be stopped in this pool, where that stays.
+    be stopped in this pool, where that stays. waits_for: jobs that have yet to end before it starts.
     """
 
     spec: JobSpec
@@ -55,6 +56,7 @@ class Draft:
     gang: list[dict]
     others: "tuple[Draft, ...]" = ()
     kept: bool | None = None
+    waits_for: tuple[int, ...] = ()
 
     @property
     def in_pools(self) -> "tuple[Draft, ...]":
@@ -157,12 +159,14 @@ class PoolChooser:
             raise InvalidInput([FieldError("/image", "no_containers")])
         if spec.image:
             spec = replace(spec, image=resolve_alias(team, spec.image))
+        spec, waits_for = self._resolve_after(team, spec, job)
         found: list[Draft] = []
         refused: list[Impossible] = []
         unpaid: list[ConsentNeeded | BudgetSpent] = []
         for pool in self._pools(team, spec):
             named = replace(spec, team=team.name, pool=pool.name if spec.pool else None)
-            draft = Draft(named, self._user, team, pool, self.build_gang(spec, pool), kept=_find_kept(job, pool))
+            gang, kept = self.build_gang(spec, pool), _find_kept(job, pool)
+            draft = Draft(named, self._user, team, pool, gang, kept=kept, waits_for=waits_for)
             try:
                 _check_grace(draft)
                 self._check(draft)
@@ -189,6 +193,15 @@ class PoolChooser:
         if team.pk not in self._permitted:
             require(self._user, "job.submit", team)
             self._permitted.add(team.pk)
+
+    def _resolve_after(self, team: Team, spec: JobSpec, job: Job | None) -> tuple[JobSpec, tuple[int, ...]]:
+        """Return the spec with ids of jobs, and those that have yet to end. job: one that was accepted, with both."""
+        if job is not None:
+            return spec, tuple(job.waits_for)
+        if not spec.after:
+            return spec, ()
+        spec = replace(spec, after=resolve_after(self._user, team, spec.after))
+        return spec, tuple(list_open(spec.after))
 
     def _pools(self, team: Team, spec: JobSpec) -> list[Pool]:
         if team.pk not in self._quotas:
@@ -272,8 +285,9 @@ def _store(draft: Draft, kind: str) -> Job:
         job.held_at, job.held_by = job.submitted_at, draft.user.username
         Job.objects.filter(pk=job.pk).update(held_at=job.held_at, held_by=job.held_by)
         record(job, "held", actor=who)
-    if spec.start_at or spec.wait_max_s:
-        Job.objects.filter(pk=job.pk).update(**build_start_columns(spec, job.submitted_at))
+    if spec.start_at or spec.wait_max_s or draft.waits_for:
+        columns = build_start_columns(spec, job.submitted_at, draft.waits_for)
+        Job.objects.filter(pk=job.pk).update(waits_for=draft.waits_for, **columns)
     begin_attempt(job)
     hint("cycle")
     return job
@@ -300,11 +314,14 @@ def build_scheduling_columns(draft: Draft, kind: str) -> dict[str, Any]:
     }
 
 
-def build_start_columns(spec: JobSpec, asked_at: datetime) -> dict[str, datetime | None]:
-    """Return the columns of when a job may start, and until when it waits."""
+def build_start_columns(spec: JobSpec, asked_at: datetime, waits_for: Sequence[int] = ()) -> dict[str, datetime | None]:
+    """Return the columns of when a job may start, and until when it waits. waits_for: jobs that must end before that
+    is counted.
+    """
     later = spec.start_at if spec.start_at and spec.start_at > asked_at else None
     eligible_at = later or asked_at
-    give_up_at = None if spec.wait_max_s is None else eligible_at + timedelta(seconds=spec.wait_max_s)
+    counts = spec.wait_max_s is not None and not waits_for
+    give_up_at = eligible_at + timedelta(seconds=spec.wait_max_s or 0) if counts else None
     return {"eligible_at": eligible_at, "not_before": later, "give_up_at": give_up_at}
 
 

@@ -64,6 +64,7 @@ SHORT_WORDS = {
     "user_limit": gettext_lazy("the owner is at a limit"),
     "rate_policy": gettext_lazy("the owner runs as many jobs as allowed"),
     "model_unavailable": gettext_lazy("no card of the model has room"),
+    "dependency": gettext_lazy("starts after other jobs"),
     "start_after": gettext_lazy("starts later"),
     "held": gettext_lazy("held by someone"),
     "node_recovering": gettext_lazy("no node is ready"),

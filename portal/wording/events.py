@@ -94,6 +94,7 @@ SENTENCES: dict[tuple[str, str], str | Promise] = {
     ("job", "labels_changed.removed"): gettext_lazy("Labels removed: %(removed)s"),
     ("job", "labels_changed.both"): gettext_lazy("Labels set: %(set)s; removed: %(removed)s"),
     ("job", "held"): gettext_lazy("Held: the job keeps its place and does not start"),
+    ("job", "dependencies_met"): gettext_lazy("The jobs that it waited for have ended: %(jobs)s"),
     ("job", "released"): gettext_lazy("Released: the job may start again"),
     ("job", "about_to_end"): gettext_lazy("The job is about to reach its time limit"),
     ("job", "idle_noticed"): gettext_lazy("Idle for %(minutes)s minutes: its owner was told"),
@@ -233,6 +234,8 @@ def describe_event(row: Event, *, alone: bool = False) -> str:
     params = {name: str(value) for name, value in row.params.items()}
     if isinstance(pools := row.params.get("pools"), list):
         params["pool"] = list_alternatives(pools)
+    if isinstance(jobs := row.params.get("jobs"), list):
+        params["jobs"] = ", ".join(jobs)
     params["task"] = params.get("role", "") if alone else f"{params.get('role', '')}.{params.get('rank', '')}"
     if (gpus := row.params.get("gpus")) and isinstance(gpus, list):
         params["node"] = _("%(node)s (GPU %(gpus)s)") % {

@@ -10,7 +10,7 @@ from django.db import connection, transaction
 
 from common.locks import database_now
 from events.record_and_publish import publish_row
-from jobs.models import Job
+from jobs.models import Job, show_job_id
 from scheduler.commit.steps import ExplainJobs
 from scheduler.core.model.types import Refusal
 from scheduler.lease import check_epoch
@@ -25,7 +25,7 @@ MOST_REFRESHED = 1000
 """Maximum number of jobs per cycle whose numbers alone are rewritten, the oldest first."""
 MOST_MESSAGES = 50
 """Maximum number of jobs per cycle whose pages get a change message; others update later."""
-IN_ALL_POOLS = {"held", "start_after", "rate_policy", "user_limit"}
+IN_ALL_POOLS = {"held", "dependency", "start_after", "rate_policy", "user_limit"}
 """Reasons that hold in whichever pool a job waits."""
 
 VERSION = ROW_VERSION.format(table="jobs_job")
@@ -169,6 +169,8 @@ def _build_reason(refusal: Refusal, held_by: str, pools: list[str]) -> dict:
 
 def name_pool(refusal: Refusal, pools: list[str]) -> dict:
     """Return the values of a reason's sentence; of a job that waits in several pools it names the one that it is of."""
+    if refusal.reason == "dependency":
+        return {"jobs": [show_job_id(pk) for pk in refusal.params["jobs"]]}
     if len(pools) < 2 or refusal.reason in IN_ALL_POOLS:
         return refusal.params
     return {**refusal.params, "in_pool": pools[0]}

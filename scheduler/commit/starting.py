@@ -182,6 +182,8 @@ def assign_tasks(steps: Sequence[StartJob], nodes: dict[int, Node], gpus: dict[i
     for locked in jobs:
         if locked.state != JobState.QUEUED or locked.held_at is not None or locked.stop_requested_at is not None:
             raise StaleState(kind="job", was=locked.state)
+        if locked.waits_for:
+            raise StaleState(kind="job", was="after others")
     known = {pk: {task.rank: task for task in tasks} for pk, tasks in load_attempts(jobs).items()}
     of_job = {locked.pk: locked for locked in jobs}
     if any(of_job[step.job_id].revision != step.revision for step in steps):

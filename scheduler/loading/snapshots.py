@@ -257,6 +257,7 @@ class QueuedRow(NamedTuple):
     stops: int = 0
     revision: int = 0
     choices: str = "[]"
+    waits_for: str = "[]"
 
 
 def load_queue() -> list[QueuedRow]:
@@ -273,6 +274,7 @@ def load_queue() -> list[QueuedRow]:
         "stops",
         "revision",
         as_text("choices"),
+        as_text("waits_for"),
     )
     return cached_rows("queue", QueuedRow, *columns, *wishes)
 
@@ -412,6 +414,7 @@ def build_waiting(
     not_before = job.not_before.timestamp() if job.not_before else None
     times = job.kind, job.preemptible, job.time_s, job.max_time_s
     row = QueuedRow(0, team, user, pool, job.priority, since, since, "", job.held_at is not None, not_before, *times)
+    row = row._replace(waits_for=json.dumps(job.waits_for))
     fetch = tuple(fetches.number[key] for key in reads if key in fetches.number)
     gang = fetches.share_with_fetch(fetch, build_gang(job.gang, kinds))
     length = lengths.predict_by(job, read_traits(job))
@@ -439,6 +442,7 @@ def _waiting(
         gang=gang,
         held=job.held,
         not_before=job.not_before or 0.0,
+        after=tuple(json.loads(job.waits_for)) if job.waits_for != "[]" else (),
         time_s=length.expected_s,
         limit_s=get_max_time_s(job),
         latest_s=length.latest_s,

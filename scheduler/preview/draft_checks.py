@@ -75,6 +75,7 @@ def build_waiting_job(draft: Draft, world: World, now: float | None = None) -> W
         max_time_s=None if interactive else spec.max_time_s or draft.pool.default_max_time_s,
         held_at=submitted_at if spec.hold else None,
         not_before=spec.start_at,
+        waits_for=list(draft.waits_for),
         eligible_at=max(submitted_at, spec.start_at or submitted_at),
     )
     return build_waiting(

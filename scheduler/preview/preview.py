@@ -234,7 +234,8 @@ def forecast_job(job: Job) -> JobForecast:
     plan = run_cycle(world.snapshot, world.policy, now)
     if job.pk not in plan.refusals:
         return JobForecast()
-    draft = Draft(from_json(job.spec), job.user, job.team, job.pool, job.gang, kept=job.preemptible)
+    where = (job.user, job.team, job.pool, job.gang)
+    draft = Draft(from_json(job.spec), *where, kept=job.preemptible, waits_for=tuple(job.waits_for))
     as_notebook = job.kind == JobKind.INTERACTIVE  # has its own settings page
     families = () if as_notebook else _families(draft, waiting, plan, world, now, job)
     found = _forecast(waiting, plan, world, now, families)
@@ -381,7 +382,7 @@ def _redraft(draft: Draft, change: Change, row: Job | None, world: World, choose
     pool = next(pool for pool in world.pools if pool.name == spec.pool)
     gang = chooser.build_gang(spec, pool) if change.field in ("gpu", "nodes", "pool") else draft.gang
     kept = draft.kept if pool == draft.pool else None
-    changed = Draft(spec, draft.user, draft.team, pool, gang, kept=kept)
+    changed = Draft(spec, draft.user, draft.team, pool, gang, kept=kept, waits_for=draft.waits_for)
     check_draft(changed, world)
     if change.field == "pool":  # elsewhere its priority may have another price
         check_price(actor=draft.user, asked=changed.asked)

@@ -185,6 +185,7 @@ REASONS = {
     "user_limit": "limit of the person",
     "rate_policy": "jobs at once of a person",
     "model_unavailable": "no card of that model free",
+    "dependency": "jobs that it starts after",
     "start_after": "asked for later, or a pause before a retry",
     "held": "held",
     "node_recovering": "no machine is ready",

@@ -1,5 +1,7 @@
 """Small worlds: one thing happens, one thing is looked at."""
 
+from dataclasses import replace
+
 from scheduler.core.cycle import run_cycle
 from scheduler.core.model.types import Placement, Plan, Policy, Refusal
 from tests.worlds import build_ask, of_roles, wants, with_waiting, world
@@ -132,6 +134,13 @@ def test_a_job_for_later_waits_until_then():
     snapshot = world("n1: V100-32GBx1", wants("ada", "1", not_before=200.0))
     assert cycle(snapshot, now=199.0).refusals[1] == [Refusal("start_after", {"at": 200.0})]
     assert started(cycle(snapshot, now=200.0)) == [1]
+
+
+def test_a_job_after_others_waits_for_them_and_holds_up_nobody():
+    snapshot = world("n1: V100-32GBx1", wants("ada", "1"), wants("ada", "1"))
+    snapshot.waiting = (replace(snapshot.waiting[0], after=(7, 8)), snapshot.waiting[1])
+    plan = cycle(snapshot)
+    assert started(plan) == [2] and plan.refusals[1] == [Refusal("dependency", {"jobs": [7, 8]})]
 
 
 def test_a_gang_that_does_not_fit_takes_nothing():

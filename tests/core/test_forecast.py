@@ -78,6 +78,21 @@ def test_where_many_run_moments_are_drawn_together_and_reach_half_of_the_ends():
     assert draw_ends(few, 0.0, EXACT, 0).grain_s == 0.0
 
 
+def test_who_waits_for_others_starts_after_their_ends():
+    snapshot = world("n1: V100-32GBx4", *[wants("ada", "1", time_s=time_s) for time_s in (100, 50, 10, 10)])
+    first, second, third, fourth = snapshot.waiting
+    chained = [replace(third, after=(first.job, second.job)), replace(fourth, after=(third.job,))]
+    snapshot.waiting = (*chained[::-1], first, second)
+    found = when(snapshot)
+    assert [found[job].p50 for job in (1, 2, 3, 4)] == [0, 0, 100, 110]
+
+
+def test_who_waits_for_a_job_that_never_ends_starts_nobody_knows_when():
+    snapshot = world("n1: V100-32GBx4", wants("ada", "1", time_s=10))
+    snapshot.waiting = (replace(snapshot.waiting[0], after=(99,)),)
+    assert when(snapshot)[1] == StartRange(inf, inf, inf)
+
+
 def test_who_is_stopped_runs_again_later():
     first, second = wants("eve", "1", time_s=100, priority="low", preemptible=True), wants("ada", "1", time_s=10)
     snapshot = world("n1: V100-32GBx1", first, second)

@@ -1,6 +1,7 @@
 """What happens in a life; each act draws its own details."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from random import Random
 from typing import Any
@@ -15,7 +16,7 @@ from events.record_and_publish import Actor
 from jobs import control, lifecycle, running_slices
 from jobs.jobfile.parse import parse_spec
 from jobs.jobfile.spec import to_json
-from jobs.models import Job, Task
+from jobs.models import Job, Task, show_job_id
 from jobs.states import JOB_FINAL, JobState, TaskState
 from jobs.submit import build_gang
 from quotas.models import Quota, UserLimit
@@ -128,11 +129,28 @@ def submit_job(world: World, file: dict, user: int, team: int, pools: list[int])
     with transaction.atomic():
         admit_waiting_job(user=world.person(user), waiting=Job.objects.waiting().filter(user=user))
         world.db.pause()
-        row = world.db.insert(Job, {"spec": to_json(spec), "gang": gangs[pools[0]], **whose, **times, **flags})
+        after, waits_for = draw_after(world)
+        whose |= {"spec": to_json(replace(spec, after=after)), "waits_for": waits_for}
+        row = world.db.insert(Job, {"gang": gangs[pools[0]], **whose, **times, **flags})
         job = lifecycle.lock_job(row["id"])
         record_and_publish.record(job, "submitted", actor=Actor(job.user.username, user))
         lifecycle.begin_attempt(job)
         record_and_publish.hint("cycle")
+
+
+def draw_after(world: World) -> tuple[dict[str, str], list[int]]:
+    """The jobs after which a new one starts, and those of them that have yet to end: none, in most lives."""
+    return {}, []
+
+
+def draw_one_after(world: World) -> tuple[dict[str, str], list[int]]:
+    """Let each fourth job start after one of the last that have yet to end, as their numbers have it."""
+    jobs = world.rows(Job)
+    open_ = [row["id"] for row in jobs if row["state"] not in JOB_FINAL]
+    if len(jobs) % 4 != 3 or not open_:
+        return {}, []
+    other = open_[-1 - len(jobs) % min(len(open_), 3)]
+    return {show_job_id(other): ("success", "any", "failure")[len(jobs) // 4 % 3]}, [other]
 
 
 def wish(world: World, job: dict | None = None) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from cluster.models import Gpu, Node, NodeState, Pool
 from common.resources import parse_gpu
 from events.models import Event
+from jobs.dependencies.conditions import ENDS, number_conditions
 from jobs.lifecycle import MADE_ROOM
 from jobs.models import Job, Task
 from jobs.pricing.expected_length import LEAST_S
@@ -32,6 +33,7 @@ class Promises:
         self.broken: list[str] = []
         self.seen: dict[tuple[str, int], tuple[int, str]] = {}  # object: its last event's number, its state by events
         self.evictions: Counter[tuple[int, str]] = Counter()
+        self.came_to: defaultdict[int, set[str]] = defaultdict(set)  # job: in what states it has ended
         self.hours = Hours(database)
         database.observers.append(self.after_commit)
         engine.on_stop = self.before_stop
@@ -47,6 +49,8 @@ class Promises:
         for (model, _), row in one.writes.items():
             if row is not None:
                 of[model].append(row)
+        for row in of[Job]:
+            self.came_to[row["id"]] |= {row["state"]} & JOB_FINAL
         new = [row for row in of[Holding] if before.get((Holding, row["id"])) is None]
         given_back = {row["task"]: row["gpu_milli"] for row in of[Holding] if row["released_at"] is not None}
         new = [row for row in new if row["gpu_milli"] > given_back.get(row["task"], -1) or row["gpu_id"] is None]
@@ -197,6 +201,9 @@ class Promises:
                     yield f"job {job['id']} was placed against a wish"
                 if job["not_before"] is not None and job["not_before"] > self.db.now:
                     yield f"job {job['id']} was placed before its time"
+                for other, condition in number_conditions(job["spec"].get("after") or {}).items():
+                    if not self.came_to[other] & ENDS[condition]:
+                        yield f"job {job['id']} was placed before job {other} has ended as it asks (P13b)"
                 if self.db.tables[Node][task["node_id"]]["state"] != NodeState.READY:
                     yield f"job {job['id']} was placed on a node that takes nothing"
                 if planned := self.hours.in_the_way(

@@ -20,6 +20,7 @@ from jobs.jobfile.values import (
     ROLE_NAME,
     RUN,
     WORKDIR,
+    After,
     Choices,
     Duration,
     Ports,
@@ -30,6 +31,7 @@ from jobs.jobfile.values import (
 MAX_NODES = 10_000  # tasks of a job
 PRIORITIES = ("low", "normal", "high", "urgent")
 ENDS_JOB = ("any", "all")
+AFTER = ("success", "failure", "any")
 # End reasons (jobs/states.py) that can be retried.
 RETRY_WHEN = (
     "node_lost", "container_lost", "preempted", "reclaimed", "gang_broken", "exit_nonzero", "out_of_memory",
@@ -202,6 +204,13 @@ JOB = Keys(
             "wait_max_s",
             examples=("3d",),
         ),
+        Field(
+            "after",
+            After(AFTER, most=100),
+            "Jobs that end before it starts, by id or by the name of your newest, with the end that each must come to.",
+            "none",
+            examples=("prepare", ["job-12", "job-13"], {"job-12": "any"}),
+        ),
         _PORTS,
         Field("tensorboard", DIRECTORY, "The directory of TensorBoard's event files.", "none", examples=("runs",)),
         Field(
@@ -231,6 +240,6 @@ JOB = Keys(
             "Unlike tasks, by name, instead of run and what each task asks for.",
             "none",
         ),
-        *_later("shm", "place", "notify", "secrets", "main", "array", "after"),
+        *_later("shm", "place", "notify", "secrets", "main", "array"),
     )
 )

@@ -72,6 +72,7 @@ class JobSpec:
     code: None, "." (the submitted directory) or "sha256:<64 hex>". workdir: below the code. gpu, cpu_milli, memory_mib:
     per task. nodes: tasks that start together; nodes_max: the most. roles: replace run, the requests and ports.
     time_s: estimate. max_time_s: limit. start_at: not before. wait_max_s: for its first start, else it is cancelled.
+    after: {job, by id once it is accepted: the end that it must come to}.
     ports: as declared; Task.ports has the real ones. data: {target: source}.
     """
 
@@ -100,6 +101,7 @@ class JobSpec:
     hold: bool = False
     start_at: datetime | None = None
     wait_max_s: int | None = None
+    after: dict[str, str] = field(default_factory=dict)
     ports: tuple[int, ...] = ()
     tensorboard: str | None = None
     data: dict[str, str] = field(default_factory=dict)
@@ -128,6 +130,7 @@ def to_json(spec: JobSpec) -> dict:
         "hold": spec.hold,
         "start_at": None if spec.start_at is None else spec.start_at.isoformat(timespec="seconds"),
         "wait_max": None if spec.wait_max_s is None else duration_text(spec.wait_max_s),
+        "after": dict(spec.after),
         "tensorboard": spec.tensorboard,
         "data": dict(spec.data),
         "checkpoint": _checkpoint_json(spec.checkpoint),
@@ -148,6 +151,7 @@ def from_json(stored: dict) -> JobSpec:
         max_time_s=_maybe(parse_duration, stored["max_time"]),
         start_at=_maybe(datetime.fromisoformat, stored.get("start_at")),
         wait_max_s=_maybe(parse_duration, stored.get("wait_max")),
+        after=dict(stored.get("after", {})),
         retry_times=stored["retry"]["times"],
         retry_when=tuple(stored["retry"]["when"]),
         labels=dict(stored["labels"]),

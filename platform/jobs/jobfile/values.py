@@ -321,6 +321,43 @@ class Choices(Choice):
 
 
 @dataclass(frozen=True)
+class After(Shape):
+    """Jobs with a condition of each, as a map, a list or a text such as "prepare, job-12: any". The first is usual."""
+
+    conditions: tuple[str, ...]
+    most: int
+
+    def read(self, value: Any, pointer: str) -> dict[str, str]:
+        given = value if isinstance(value, dict) else dict(map(self._split, self._list(value, pointer)))
+        if len(given) > self.most:
+            fail(pointer, "too_many", max=self.most, got=len(given))
+        condition = Choice(self.conditions)
+        return {
+            read_name(name, pointer + pointer_of([name])): condition.read(word, pointer + pointer_of([name]))
+            for name, word in given.items()
+        }
+
+    def schema(self, yaml: bool) -> dict[str, Any]:
+        words = {"type": "string", "enum": list(self.conditions)}
+        return {
+            "anyOf": [
+                {"type": "string"},
+                {"type": "array", "items": {"type": "string"}},
+                {"type": "object", "additionalProperties": words, "maxProperties": self.most},
+            ]
+        }
+
+    def _list(self, value: Any, pointer: str) -> list[str]:
+        if isinstance(value, list):
+            return [read_text(name, f"{pointer}/{i}").strip() for i, name in enumerate(value)]
+        return [name.strip() for name in read_text(value, pointer).split(",") if name.strip()]
+
+    def _split(self, text: str) -> tuple[str, str]:
+        name, _, word = text.rpartition(":")
+        return (name.strip(), word.strip()) if word.strip() in self.conditions and name else (text, self.conditions[0])
+
+
+@dataclass(frozen=True)
 class Roles(Map):
     """Values of each role's keys by its name, in file order. most_tasks: of all roles."""
 

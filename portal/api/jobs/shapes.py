@@ -9,7 +9,7 @@ from rest_framework import serializers
 from common.resources import show_cpu, show_duration, show_memory
 from events.models import Event
 from jobs.jobfile.description import ENDS_JOB
-from jobs.models import Job, Priority, Task, may_be_stopped
+from jobs.models import Job, Priority, Task, may_be_stopped, show_job_id
 from jobs.reason_messages import UNEXPLAINED, describe_end, describe_resize_refusal
 from jobs.states import JobState
 from portal.access.redacted_rows import expected_end
@@ -198,7 +198,7 @@ class JobShape(serializers.Serializer):
     pool: where it runs or ran; while it waits where it is to start first. pools: all where it waits, as preferred.
     reason: why it ended. wait: while it waits. spec: the canonical job file. tasks: of the newest attempt.
     preemptible: whether it may be stopped for other teams, where it runs or in the first of the pools; spec has null
-    where the pool said so at the submit.
+    where the pool said so at the submit. waits_for: jobs of its `after` that have yet to end.
     """
 
     id = serializers.CharField(source="public_id")
@@ -227,6 +227,7 @@ class JobShape(serializers.Serializer):
     submitted_at = serializers.DateTimeField()
     eligible_at = serializers.DateTimeField()
     give_up_at = serializers.DateTimeField(allow_null=True)
+    waits_for = serializers.SerializerMethodField()
     started_at = serializers.DateTimeField(allow_null=True)
     ended_at = serializers.DateTimeField(allow_null=True)
     expected_end_at = serializers.SerializerMethodField()
@@ -269,6 +270,9 @@ class JobShape(serializers.Serializer):
     @extend_schema_field(serializers.DateTimeField(allow_null=True))
     def get_expected_end_at(self, job: Job) -> str | None:
         return moment(expected_end(job))
+
+    def get_waits_for(self, job: Job) -> list[str]:
+        return [show_job_id(pk) for pk in job.waits_for]
 
     def get_preemptible(self, job: Job) -> bool:
         return may_be_stopped(job)

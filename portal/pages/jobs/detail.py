@@ -11,6 +11,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from common.resources import parse_gpu, show_gpu, show_place
+from jobs.dependencies.conditions import number_conditions
 from jobs.jobfile.dump import dump_yaml
 from jobs.jobfile.spec import from_json, role_of
 from jobs.models import Job, JobKind, Task
@@ -45,6 +46,12 @@ ENDS_JOB_WORDS = {
     "any": gettext_lazy("The job ends when the first of them succeeds."),
     "all": gettext_lazy("The job ends when all of them have succeeded."),
 }
+AFTER_WORDS = {
+    "success": gettext_lazy("%(state)s; it must succeed"),
+    "failure": gettext_lazy("%(state)s; it must fail"),
+    "any": gettext_lazy("%(state)s; it must end"),
+}
+MOST_DEPENDENTS = 20
 ENFORCEMENT_WORDS = {
     "simulated": gettext_lazy("simulated: nothing to enforce"),
     "watchdog": gettext_lazy("not enforced, only watched"),
@@ -171,6 +178,14 @@ class TaskRow:
         return show_elapsed(self.task.started_at, self.task.ended_at)
 
 
+@dataclass(frozen=True)
+class Dependency:
+    """A job after which it starts. words: its state, and to what end it must come."""
+
+    id: str
+    words: str
+
+
 class RoleRow:
     def __init__(self, role: dict, run: str):
         self.name, self.run, self.request = role["role"], run, role["request"]
@@ -208,6 +223,25 @@ class JobDetail:
     def stops(self) -> str:
         """Say whether it may be stopped for other teams, and who says so; "" of a notebook, which never is."""
         return "" if self.job.kind == JobKind.INTERACTIVE else describe_stops(self.job)
+
+    @property
+    def after(self) -> list[Dependency]:
+        """Return the jobs after which it starts, those that the reader may see with their states."""
+        wanted = number_conditions(self.job.spec.get("after") or {})
+        if not wanted:
+            return []
+        jobs = Job.objects.visible_to(self.view.rights.user).filter(pk__in=wanted).order_by("pk")
+        words = {job: AFTER_WORDS[wanted[job.pk]] % {"state": JobState(job.state).label} for job in jobs}
+        return [Dependency(job.public_id, said) for job, said in words.items()]
+
+    @cached_property
+    def dependents(self) -> list[str]:
+        """Return the ids of jobs that wait for its end."""
+        if self.view.has_ended:
+            return []
+        waiting = Job.objects.visible_to(self.view.rights.user).filter(state=JobState.QUEUED)
+        found = waiting.filter(waits_for__contains=[self.job.pk]).order_by("pk")
+        return [job.public_id for job in found.only("pk")[:MOST_DEPENDENTS]]
 
     @cached_property
     def planned_stop(self) -> AlertView | None:

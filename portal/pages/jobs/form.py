@@ -25,6 +25,7 @@ TEXTS = (
     "code",
     "start_at",
     "wait_max",
+    "after",
 )
 NUMBERS = ("nodes", "retry")
 FLAGS = ("hold",)
@@ -47,6 +48,7 @@ def values_of(data: Mapping) -> dict[str, str]:
     values |= {name: "on" if data.get(name) is True else "" for name in FLAGS}
     values |= {name: _choice_text(data.get(name)) for name in CHOICES}
     values["env"] = _env_lines(data.get("env"))
+    values["after"] = _list_jobs(data.get("after"))
     return values
 
 
@@ -105,6 +107,13 @@ def _text(value: object) -> str:
     if value is None or value is False:
         return ""
     return value if isinstance(value, str) else str(value)
+
+
+def _list_jobs(after: object) -> str:
+    """Return what a job waits for as the form's field has it: "prepare, job-12: any"."""
+    if isinstance(after, dict):
+        return ", ".join(name if end == "success" else f"{name}: {_text(end)}" for name, end in after.items())
+    return ", ".join(_text(name) for name in after) if isinstance(after, list) else _text(after)
 
 
 def _env_lines(env: object) -> str:

@@ -22,6 +22,7 @@ ICONS = {
     "stop_requested": ("hand-stop", "next"),
     "held": ("player-pause", "next"),
     "released": ("player-play", ""),
+    "dependencies_met": ("player-play", ""),
     "resize_requested": ("adjustments", "next"),
     "settled": ("check", "next"),
     "changed": ("adjustments", ""),

@@ -80,6 +80,8 @@ class Simulation:
         """{job that waits or runs: its records, one for each pool where it waits when it is queued}."""
         self.held: set[int] = set()
         """Jobs that somebody holds."""
+        self._dependents: dict[int, set[int]] = {}
+        """{job: those that wait for its end}."""
         self._failed: list[int] = []
         """Jobs whose machine failed in this step."""
         for job in snapshot.waiting:
@@ -138,7 +140,7 @@ class Simulation:
             for record in records:
                 self._queue(replace(record, not_before=self.now + (pause_s or 0.0), queued_at=self.now))
             if pause_s is None:
-                self._queue_follower(job.job)
+                self._settle_end(job.job)
 
     def _run_cycles(self) -> Plan:
         """Run cycles until none preempts, or has seen all that could start."""
@@ -183,6 +185,16 @@ class Simulation:
     def _list_window_edges(self) -> list[float]:
         return sorted((at for at in list_window_edges(self.snapshot) if self.now < at < inf), reverse=True)
 
+    def _settle_end(self, job: int) -> None:
+        """Let go what waited for a job's end, and queue what comes after it."""
+        for number in self._dependents.pop(job, ()):
+            records = [replace(one, after=tuple(n for n in one.after if n != job)) for one in self._records[number]]
+            self._records[number] = records
+            for record in records:
+                if old := self.waiting.get((number, record.choice)):
+                    self.waiting[number, record.choice] = replace(old, after=record.after, queued_at=self.now)
+        self._queue_follower(job)
+
     def _queue_follower(self, job: int) -> None:
         """Queue what comes after a job's end, if its own time is not over by then."""
         pause_s, records = self.rules.follows.get(job, (0.0, ()))
@@ -193,6 +205,8 @@ class Simulation:
     def _queue(self, job: WaitingJob) -> None:
         self.waiting[job.job, job.choice] = replace(job, held=True) if job.job in self.held else job
         self._records.setdefault(job.job, []).append(job)
+        for other in job.after:
+            self._dependents.setdefault(other, set()).add(job.job)
 
     def _unqueue(self, number: int) -> bool:
         """Take all records of a job from the queue; False if none waits."""
@@ -272,7 +286,7 @@ class Simulation:
             job = self._completions.pop_next()
             self.snapshot.remove_job(self.running.pop(job))
             ended.append(job)
-            self._queue_follower(job)
+            self._settle_end(job)
         while self._arrivals and self._arrivals[-1].submitted_at <= self.now:
             arrived = self._arrivals.pop()
             self._queue(arrived)

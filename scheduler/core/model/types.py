@@ -66,6 +66,7 @@ class WaitingJob:
     preempted. revision: how often what it asks for was changed.
     queued_at: since when its age counts, if it was queued again; its place among equals stays that of its submit.
     choice: the pool's place in the job's order of preference, -1 if it waits in no other.
+    after: jobs that must end before it starts.
     """
 
     job: int
@@ -77,6 +78,7 @@ class WaitingJob:
     gang: tuple[Role, ...]
     held: bool = False
     not_before: float = 0.0
+    after: tuple[int, ...] = ()
     time_s: float = inf
     limit_s: float = inf
     latest_s: float = inf

@@ -100,7 +100,7 @@ class JobRows:
 
 def _team_key(job: WaitingJob) -> tuple:
     """Return a key shared by equal jobs of a team. Comparing gangs is slow, so by identity."""
-    return id(job.gang), job.pool, job.team, job.held, job.not_before, *_stay_key(job)
+    return id(job.gang), job.pool, job.team, job.held, job.not_before, job.after, *_stay_key(job)
 
 
 def _shape_key(job: WaitingJob) -> tuple:

@@ -9,10 +9,12 @@ from scheduler.core.quota.cells import roll_up_teams, unused_by_team
 
 
 def hold_refusals(job: WaitingJob, now: float) -> list[Refusal]:
-    """Return why the job does not want to start now (held, start time)."""
+    """Return why the job does not want to start now (held, other jobs before it, start time)."""
     refusals = []
     if job.held:
         refusals.append(Refusal("held", {}))
+    if job.after:
+        refusals.append(Refusal("dependency", {"jobs": list(job.after)}))
     if job.not_before > now:
         refusals.append(Refusal("start_after", {"at": job.not_before}))
     return refusals

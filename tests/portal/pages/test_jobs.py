@@ -359,6 +359,17 @@ def test_the_overview_follows_the_log(cast, look):
     assert f'<log-view class="log" data-task="{task.uuid}"' in look(cast.ada, f"/j/{job.public_id}/")
 
 
+def test_a_job_and_those_that_wait_for_it_lead_to_each_other(cast, look):
+    first = make.job(cast.ada, pool="dev", name="first")
+    second = make.job(cast.ada, pool="dev", after={"first": "any"})
+    link = '<a href="/j/{0}/">{0}</a>'.format
+    page = look(cast.ada, f"/j/{second.public_id}/")
+    assert "Starts after" in page and link(first.public_id) in page and "Queued; it must end" in page
+    page = look(cast.ada, f"/j/{first.public_id}/")
+    assert "Jobs that wait for it" in page and link(second.public_id) in page and "Starts after" not in page
+    assert f"cancelled unless any end will do: {second.public_id}." in page
+
+
 @pytest.mark.parametrize(
     ("said", "pool", "words"),
     [

@@ -13,6 +13,7 @@ from django.utils import timezone
 from cluster.models import Pool
 from jobs.code.upload import keep_code, pack_one_file
 from jobs.jobfile.load import load_jobfile
+from jobs.jobfile.parse import parse_spec
 from jobs.models import CodePack, Job
 from portal.pages.jobs.form import FIELDS, data_of, values_of
 from quotas.models import UserLimit
@@ -246,6 +247,22 @@ def test_a_touched_form_changes_that_field_only(cast, sync, text):
 def _posted(data):
     values = values_of(data)
     return {**{name: values[name] for name in FIELDS}, "gpu": "other", "gpu_text": values["gpu"]}
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("prepare", "prepare"), (["a", "job-3"], "a, job-3"), ({"a": "success", "job-3": "any"}, "a, job-3: any"),
+    ],
+)  # fmt: skip
+def test_the_form_shows_the_jobs_before_as_it_reads_them(said, shown):
+    assert values_of({"after": said})["after"] == shown
+    after = {"a": "success", "job-3": "any"}
+    assert (
+        parse_spec({"run": "x", "after": "a, job-3: any"}).after
+        == after
+        == parse_spec({"run": "x", "after": after}).after
+    )
 
 
 # ---- the preview ----
