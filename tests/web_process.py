@@ -93,6 +93,9 @@ def browsing(chromium, url: str, session: str, **window):
     page, wrong = context.new_page(), []
     page.on("console", lambda message: wrong.append(message.text) if "Content Security" in message.text else None)
     page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("requestfailed", lambda asked: print("failed:", asked.url, asked.failure))  # told beside a failed test
+    page.on("response", lambda answer: answer.ok or print(answer.status, answer.url))
+    page.on("websocket", lambda opened: print("socket:", opened.url))
     yield page
     context.close()
     assert wrong == []
