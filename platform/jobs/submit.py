@@ -27,7 +27,7 @@ from common.resources import duration_text
 from common.steady_clock import steady_now
 from events.record_and_publish import hint, record
 from images.catalogue import pin_image, resolve_alias
-from jobs.dependencies.conditions import list_open, resolve_after
+from jobs.dependencies.conditions import resolve_after
 from jobs.idempotency import find_answer, keep_answer
 from jobs.jobfile.spec import JobSpec, RoleSpec, roles_of, to_json
 from jobs.lifecycle import begin_attempt
@@ -200,8 +200,8 @@ class PoolChooser:
             return spec, tuple(job.waits_for)
         if not spec.after:
             return spec, ()
-        spec = replace(spec, after=resolve_after(self._user, team, spec.after))
-        return spec, tuple(list_open(spec.after))
+        after, waits_for = resolve_after(self._user, team, spec.after)
+        return replace(spec, after=after), tuple(waits_for)
 
     def _pools(self, team: Team, spec: JobSpec) -> list[Pool]:
         if team.pk not in self._quotas:

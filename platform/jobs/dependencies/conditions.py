@@ -16,10 +16,9 @@ ENDS: dict[str, frozenset[str]] = {
 """{condition: states of a job that meet it}."""
 
 
-def resolve_after(user: User, team: Team, after: Mapping[str, str]) -> dict[str, str]:
-    """Return conditions by "job-412", where a name means the person's newest job of that name in the team.
-
-    Raises InvalidInput, also for a job that has ended otherwise.
+def resolve_after(user: User, team: Team, after: Mapping[str, str]) -> tuple[dict[str, str], list[int]]:
+    """Return conditions by "job-412", and the jobs that have yet to end. A name means the person's newest job of that
+    name in the team. Raises InvalidInput, also for a job that has ended otherwise.
     """
     jobs = _find_jobs(user, team, after)
     if unknown := [name for name in after if name not in jobs]:
@@ -29,11 +28,9 @@ def resolve_after(user: User, team: Team, after: Mapping[str, str]) -> dict[str,
     for name, condition in after.items():
         if found.setdefault(jobs[name].public_id, condition) != condition:
             raise InvalidInput([FieldError("/after", "dependency_twice", {"job": jobs[name].public_id})])
-    for pk, condition in number_conditions(found).items():
-        ended = next(job for job in jobs.values() if job.pk == pk)
-        if is_never(ended.state, condition):
-            raise InvalidInput([FieldError("/after", "dependency_ended", _describe(ended, condition))])
-    return found
+        if is_never(jobs[name].state, condition):
+            raise InvalidInput([FieldError("/after", "dependency_ended", _describe(jobs[name], condition))])
+    return found, sorted({job.pk for job in jobs.values() if not job.is_final})
 
 
 def list_open(after: Mapping[str, str]) -> list[int]:
