@@ -301,7 +301,7 @@ def clear() -> None:
 def build_machines(count: int, pools: dict[str, Pool]) -> None:
     """Four of five for training, the fifth for development; 8 cards with all links of an HGX board."""
     links = [["X" if a == b else "NV18" for b in range(CARDS)] for a in range(CARDS)]
-    numa = [{"id": n, "cpus": "", "memory_mib": 1 << 20, "socket": n} for n in range(2)]
+    numa = [{"id": n, "cpus": [*range(96 * n, 96 * n + 96)], "memory_mib": 1 << 20, "socket": n} for n in range(2)]
     homes = forever((pools["train"],) * 4 + (pools["dev"],))
     nodes = Node.objects.bulk_create(
         Node(name=f"n{n}", pool=pool, cpu_milli=192_000, memory_mib=1 << 21, numa=numa, topology={"links": links})

@@ -12,6 +12,7 @@ What is held is a job that runs since 0 without an expected end, or says that it
 -1, -2, ... in order.
 
 A word after the node's name is its pool (else "dev"). A node has 64 cores and 256 GiB, or `cores 8`, `memory 4096`.
+`numa 8+8` divides its cores among NUMA nodes, its memory likewise, and its cards evenly.
 Pool "train" is not shared, every other has up to 8 slices a card. A job is `wants("ada", "4GB")`; an ask is `1`, `2`,
 `1/4`, `4GB`, `4GB@60` (with 60 % of compute), `A100:2`, `H100,A100/4` or `cpu`. Every team has one user of its own
 name. Jobs are numbered from 1 in order, and came in that order, one second apart.
@@ -150,6 +151,8 @@ class _Node:
         self.open = "closed" not in what
         self.cores = float(_number(what, "cores", CORES))
         self.memory_mib = int(_number(what, "memory", MEMORY_MIB))
+        numa = re.search(r"numa ([\d+]+)", what)
+        self.numa = [int(cores) for cores in numa[1].split("+")] if numa else []
         cards = re.findall(r"([A-Z][\w-]*)x(\d+)", what)
         self.models = [model for model, count in cards for _ in range(int(count))]
         self.holds = [tuple(hold.split(" holds ")) for hold in holds]
@@ -169,6 +172,10 @@ def _empty(nodes, teams, pools, kinds, parents) -> Snapshot:
     totals = [SELLABLE_MIB[model] for _, _, model in cards]
     cpu = [int(node.cores * 1000) for node in nodes]
     memory = [node.memory_mib for node in nodes]
+    numa = np.zeros((len(nodes), max((len(node.numa) for node in nodes), default=0), 2), dtype=np.int64)
+    for index, node in enumerate(nodes):
+        for place, cores in enumerate(node.numa):
+            numa[index, place] = cores * 1000, node.memory_mib * cores // sum(node.numa)
     quota = (len(teams), len(pools), len(RESOURCES))
     return Snapshot(
         gpu_node=[index for index, _, _ in cards],
@@ -199,6 +206,12 @@ def _empty(nodes, teams, pools, kinds, parents) -> Snapshot:
         node_names=tuple(node.name for node in nodes),
         pool_names=pools,
         team_names=teams,
+        numa_total=numa,
+        gpu_numa=[
+            place * len(node.numa) // len(node.models) if node.numa else -1
+            for node in nodes
+            for place in range(len(node.models))
+        ],
     )
 
 

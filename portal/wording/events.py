@@ -1,11 +1,13 @@
 """Events as sentences in the reader's language."""
 
+from collections.abc import Iterable
+
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 from django.utils.formats import date_format
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy, ngettext
 
 from cluster.models import Node, NodeState
 from common.amounts import show_bytes
@@ -225,6 +227,22 @@ def _or_none(value: object) -> str:
     return _("none") if value in (None, "") else str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def _describe_place(params: dict) -> dict[str, str]:
+    """Return {"node": the machine with the GPUs and NUMA nodes on it}, nothing where only the machine is known."""
+    place = str(params.get("node", "?"))
+    gpus, numa = (params.get(name) or [] for name in ("gpus", "numa"))
+    if isinstance(gpus, list) and gpus:
+        place = _("%(node)s (GPU %(gpus)s)") % {"node": place, "gpus": _list_numbers(gpus)}
+    if isinstance(numa, list) and numa:
+        words = ngettext("%(node)s, NUMA node %(numa)s", "%(node)s, NUMA nodes %(numa)s", len(numa))
+        place = words % {"node": place, "numa": _list_numbers(numa)}
+    return {"node": place} if gpus or numa else {}
+
+
+def _list_numbers(places: Iterable) -> str:
+    return ", ".join(str(place).rpartition(":")[2] for place in places)
+
+
 def describe_event(row: Event, *, alone: bool = False) -> str:
     """Return the sentence in the active language. alone: the job has no other task.
 
@@ -237,11 +255,7 @@ def describe_event(row: Event, *, alone: bool = False) -> str:
     if isinstance(jobs := row.params.get("jobs"), list):
         params["jobs"] = ", ".join(jobs)
     params["task"] = params.get("role", "") if alone else f"{params.get('role', '')}.{params.get('rank', '')}"
-    if (gpus := row.params.get("gpus")) and isinstance(gpus, list):
-        params["node"] = _("%(node)s (GPU %(gpus)s)") % {
-            "node": params.get("node", "?"),
-            "gpus": ", ".join(str(gpu).rpartition(":")[2] for gpu in gpus),
-        }
+    params |= _describe_place(row.params)
     if "seconds" in row.params:
         params["lasted"] = show_duration(row.params["seconds"])
     if "held_bytes" in row.params:

@@ -4,6 +4,7 @@ Sums in the same statement as locks would see the state before them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from datetime import timedelta
 
 from django.db import transaction
@@ -20,7 +21,7 @@ from jobs.models import Job, JobKind, Task, may_be_stopped
 from jobs.states import JOB_ACTIVE, JobState, TaskState
 from quotas.models import RESOURCES, Amounts, Holding, Quota, UserLimit, list_subtree, load_parents, team_chain
 from quotas.services import ensure_user_limit, get_default_limit
-from scheduler.commit.steps import CardShare, StartJob, TaskStart
+from scheduler.commit.steps import CardShare, NumaShare, StartJob, TaskStart
 from scheduler.lease import check_epoch
 from scheduler.loading.lending_and_maintenance import is_lent
 from scheduler.loading.predicted_lengths import load_cautious_lengths, load_stays
@@ -247,7 +248,7 @@ def _moves(
                 **map_ports(task.job, task, {master} if alone else taken[node.pk], alone=alone),
             },
         }
-        told = {"node": node.name, "gpus": [str(gpus[c.gpu_id]) for c in place.cards], **_spread(place, gpus)}
+        told = {"node": node.name, "gpus": [str(gpus[c.gpu_id]) for c in place.cards], **_tell_numa(place, gpus)}
         told |= {"kind": "near_data", "held_bytes": place.held_bytes} if place.held_bytes else {}
         moves.append(TaskMove(task, TaskState.ASSIGNED, params=told, also=columns))
         taken[node.pk].add(master)
@@ -296,12 +297,14 @@ def _check(what: str, held: tuple[int, ...], ask: tuple[int, ...], limits: tuple
 
 
 def _holdings(task: Task, place: TaskStart, gpus: dict[int, Gpu]) -> list[Holding]:
-    """Build a row for CPU and memory and one per card."""
+    """Build a row for CPU and memory of each NUMA node, and one per card."""
     whose = {"task": task.uuid, "team_id": task.team_id, "user_id": task.user_id, "pool_id": task.pool_id}
     whose["priority"] = task.job.priority
-    numa = {gpus[card.gpu_id].numa for card in place.cards}
-    near = numa.pop() if len(numa) == 1 else None
-    rows = [Holding(**whose, node_id=place.node_id, cpu_milli=place.cpu_milli, memory_mib=place.memory_mib, numa=near)]
+    rows = [Holding(**whose, node_id=place.node_id, **asdict(share)) for share in place.near]
+    if not rows:
+        numa = {gpus[card.gpu_id].numa for card in place.cards}
+        near = NumaShare(numa.pop() if len(numa) == 1 else None, place.cpu_milli, place.memory_mib)
+        rows = [Holding(**whose, node_id=place.node_id, **asdict(near))]
     for card in place.cards:
         share = {
             "gpu_memory_mib": card.memory_mib,
@@ -312,10 +315,10 @@ def _holdings(task: Task, place: TaskStart, gpus: dict[int, Gpu]) -> list[Holdin
     return rows
 
 
-def _spread(place: TaskStart, gpus: dict[int, Gpu]) -> dict:
-    """Return NUMA nodes if several, as a warning."""
-    numa = {gpus[card.gpu_id].numa for card in place.cards} - {None}
-    return {"numa": sorted(numa)} if len(numa) > 1 else {}
+def _tell_numa(place: TaskStart, gpus: dict[int, Gpu]) -> dict:
+    """Return the NUMA nodes, if the machine has several."""
+    numa = {share.numa for share in place.near} or {gpus[card.gpu_id].numa for card in place.cards} - {None}
+    return {"numa": sorted(numa)} if place.near or len(numa) > 1 else {}
 
 
 def _card_view(card: CardShare, gpu: Gpu) -> dict:

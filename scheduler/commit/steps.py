@@ -17,8 +17,17 @@ class CardShare:
 
 
 @dataclass(frozen=True)
+class NumaShare:
+    """numa: the kernel's number of the NUMA node, None if not known."""
+
+    numa: int | None
+    cpu_milli: int
+    memory_mib: int
+
+
+@dataclass(frozen=True)
 class TaskStart:
-    """A task's place. held_bytes: data there. role: beyond the gang's minimum."""
+    """A task's place. held_bytes: data there. role: beyond the gang's minimum. near: () if there is one NUMA node."""
 
     rank: int
     node_id: int
@@ -27,6 +36,7 @@ class TaskStart:
     memory_mib: int
     held_bytes: int = 0
     role: str = ""
+    near: tuple[NumaShare, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -101,4 +111,7 @@ def _start_job(
 
 def _task_start(place: TaskPlacement, world: World, held: int) -> TaskStart:
     cards = tuple(CardShare(world.gpus[c.gpu].pk, c.memory_mib, c.compute_percent, c.milli) for c in place.cards)
-    return TaskStart(place.rank, world.nodes[place.node].pk, cards, place.cpu_milli, place.memory_mib, held, place.role)
+    ids = world.numa_ids[place.node].tolist()
+    near = tuple(NumaShare(ids[share.numa], share.cpu_milli, share.memory_mib) for share in place.near)
+    amounts = place.cpu_milli, place.memory_mib
+    return TaskStart(place.rank, world.nodes[place.node].pk, cards, *amounts, held, place.role, near)

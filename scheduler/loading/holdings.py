@@ -9,8 +9,10 @@ import numpy as np
 from scheduler.loading.row_cache import cached_rows, match_rows, memo_for
 
 NONE = -1
-"""Card id of holdings of CPU and memory."""
-WHOSE = ("team", "user", "pool", "node", "gpu")
+"""Card id of holdings of CPU and memory, and NUMA node where it is not known."""
+WHOSE = ("team", "user", "pool", "node", "gpu", "numa")
+COLUMNS = len(WHOSE) + 5
+"""Of the matrix."""
 
 
 class HoldingRow(NamedTuple):
@@ -22,6 +24,7 @@ class HoldingRow(NamedTuple):
     pool_id: int
     node_id: int
     gpu_id: int | None
+    numa: int | None
     gpu_milli: int
     cpu_milli: int
     memory_mib: int
@@ -31,10 +34,10 @@ class HoldingRow(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Holdings:
-    """columns: int [H, 10]: ids of WHOSE, card/1000, core/1000, node MiB, card MiB, card percent."""
+    """columns: int [H, COLUMNS]: ids of WHOSE, card/1000, core/1000, node MiB, card MiB, card percent."""
 
     rows: list[HoldingRow] = field(default_factory=list)
-    columns: np.ndarray = field(default_factory=lambda: np.zeros((0, 10), dtype=np.int64))
+    columns: np.ndarray = field(default_factory=lambda: np.zeros((0, COLUMNS), dtype=np.int64))
 
     def of(self, whose: str) -> np.ndarray:
         """Return one id column, [H]."""
@@ -66,12 +69,14 @@ def load_holdings() -> Holdings:
 
 def build_holdings(rows: list[HoldingRow], before: Holdings) -> Holdings:
     at = match_rows(rows, before.rows)
-    columns, new = np.empty((len(rows), 10), dtype=np.int64), at < 0
+    columns, new = np.empty((len(rows), COLUMNS), dtype=np.int64), at < 0
     columns[~new] = before.columns[at[~new]]
     columns[new] = _as_numbers(rows[place] for place in new.nonzero()[0].tolist())
     return Holdings(rows, columns)
 
 
 def _as_numbers(rows: Iterable[HoldingRow]) -> np.ndarray:
-    lines = [(*row[1:5], NONE if row.gpu_id is None else row.gpu_id, *row[6:]) for row in rows]
-    return np.array(lines, dtype=np.int64).reshape(-1, 10)
+    lines = [
+        (*row[1:5], *(NONE if value is None else value for value in (row.gpu_id, row.numa)), *row[7:]) for row in rows
+    ]
+    return np.array(lines, dtype=np.int64).reshape(-1, COLUMNS)

@@ -12,7 +12,7 @@ from django.db.models import Func
 
 from jobs.models import may_be_stopped
 from jobs.states import TaskState
-from scheduler.core.model.types import CardShare, RunningJob, TaskPlacement
+from scheduler.core.model.types import CardShare, NumaShare, RunningJob, TaskPlacement
 from scheduler.core.queueing.release_times import estimate_end
 from scheduler.loading.holdings import HoldingRow, Holdings
 from scheduler.loading.json_rows import is_set, seconds
@@ -35,6 +35,8 @@ class ArrayIndex:
     pool: dict[int, int]
     node: dict[int, int] = field(default_factory=dict)
     gpu: dict[int, int] = field(default_factory=dict)
+    numa: dict[tuple[int, int], int] = field(default_factory=dict)
+    """{(node's id, NUMA node): its place among those of the node}, of nodes with several."""
 
 
 class RunningTaskRow(NamedTuple):
@@ -82,7 +84,7 @@ class RunningTasks:
 
 def load_running(holdings: Holdings, places: ArrayIndex, now: float, lengths: JobLengths) -> list[RunningJob]:
     """Load jobs with holdings, except with lost parts: their end is unknown."""
-    last = memo_for("running", (places.team, places.pool, places.node, places.gpu, lengths.version))
+    last = memo_for("running", (places.team, places.pool, places.node, places.gpu, places.numa, lengths.version))
     known: dict[int, RunningTasks] = last.setdefault("known", {})
     holders, held = load_running_tasks(), holdings.rows
     changed = _differing(holders, last.get("holders", []))
@@ -144,15 +146,17 @@ def _placements(
 
 def _placement(task: RunningTaskRow, own: list[HoldingRow], places: ArrayIndex) -> TaskPlacement | None:
     """Return the task's place, None if it is gone."""
-    node, shares, cpu, memory = places.node.get(own[0].node_id), [], 0, 0
+    node, shares, near, cpu, memory = places.node.get(own[0].node_id), [], [], 0, 0
     for row in own:
         cpu, memory = cpu + row.cpu_milli, memory + row.memory_mib
         if row.gpu_id is not None:
             card = places.gpu.get(row.gpu_id, GONE)
             shares.append(CardShare(card, row.gpu_memory_mib, row.gpu_compute_percent, row.gpu_milli))
+        elif row.numa is not None and (row.node_id, row.numa) in places.numa:
+            near.append(NumaShare(places.numa[row.node_id, row.numa], row.cpu_milli, row.memory_mib))
     if node is None or any(share.gpu == GONE for share in shares):
         return None
-    return TaskPlacement(task.role, task.rank, node, tuple(shares), cpu, memory)
+    return TaskPlacement(task.role, task.rank, node, tuple(shares), cpu, memory, tuple(near))
 
 
 def _running(

@@ -41,6 +41,7 @@ from scheduler.loading.expected_length import load_expected_length
 from scheduler.loading.holdings import Holdings, load_holdings
 from scheduler.loading.json_rows import as_text, is_set, load_rows, seconds
 from scheduler.loading.lending_and_maintenance import load_maintenance_windows, load_windows
+from scheduler.loading.numa_nodes import build_numa, count_free_numa, find_numa, index_numa
 from scheduler.loading.past_jobs import read_traits
 from scheduler.loading.predicted_lengths import JobLengths, get_max_time_s, load_lengths
 from scheduler.loading.row_cache import cached_rows, caching, match_rows, memo_for, read_change_mark
@@ -107,6 +108,8 @@ class World:
     kinds: list[Kind]
     fetches: CacheLocations
     lengths: JobLengths
+    numa_ids: np.ndarray
+    """Of each machine, see `build_numa`."""
     cycle_memo: CycleMemo = field(default_factory=CycleMemo)
     """What earlier cycles learned about the same machines."""
 
@@ -125,11 +128,14 @@ def load_world(
     user_ids = index_users({job.user_id for job in jobs} | {*holding} | ({user_id} if user_id else set()))
     machines = index_machines(nodes, gpus, pools)
     kinds = machines.kinds
-    places = ArrayIndex(_places(_keys(teams)), _places(user_ids), machines.pools, machines.nodes, machines.gpus)
+    places = ArrayIndex(
+        _places(_keys(teams)), _places(user_ids), machines.pools, machines.nodes, machines.gpus, machines.numa
+    )
     arrays = {
         **machines.arrays,
         **_card_arrays(machines, holdings, places),
         **_node_arrays(machines, holdings, places),
+        "numa_free": count_free_numa(machines.numa_ids, machines.arrays["numa_total"], holdings, places),
         **build_team_arrays(teams, pools, quotas, holdings, places),
         **_user_arrays(user_ids, holdings, places),
     }
@@ -150,7 +156,7 @@ def load_world(
     }
     snapshot = Snapshot(**arrays, **jobs_and_times, kind_names=names, typical=typical, wishes=wishes)
     rows = nodes, gpus, pools, teams, user_ids, kinds
-    return World(snapshot, build_policy(pools), *rows, fetches, lengths, machines.cycle_memo)
+    return World(snapshot, build_policy(pools), *rows, fetches, lengths, machines.numa_ids, machines.cycle_memo)
 
 
 def load_present_world(*, queue: bool = True, work: bool = True, **more: Any) -> World:
@@ -176,13 +182,16 @@ def index_users(user_ids: set[int]) -> list[int]:
 
 @dataclass(frozen=True)
 class Machines:
-    """Arrays of nodes and cards. pools, nodes, gpus: {id: index}."""
+    """Arrays of nodes and cards. numa_ids: see `build_numa`. pools, nodes, gpus: {id:
+    index}. numa: see `ArrayIndex`."""
 
     kinds: list[Kind]
     arrays: dict[str, Any]
+    numa_ids: np.ndarray
     pools: dict[int, int]
     nodes: dict[int, int]
     gpus: dict[int, int]
+    numa: dict[tuple[int, int], int]
     cycle_memo: CycleMemo = field(default_factory=CycleMemo)
 
 
@@ -202,6 +211,8 @@ def build_machines(nodes: list[NodeRow], gpus: list[GpuRow], pools: list[Pool]) 
     pool_at, node_at, gpu_at = (_places(_keys(rows)) for rows in (pools, nodes, gpus))
     slices = {pool.pk: pool.slices_per_gpu for pool in pools}
     overcommit = {pool.pk: pool.cpu_overcommit_percent for pool in pools}
+    cpu_total = np.array([sellable_milli(n.cpu_milli, overcommit[n.pool_id]) for n in nodes], dtype=np.int64)
+    numa_ids, numa_total = build_numa([node.numa for node in nodes], cpu_total)
     arrays = {
         "gpu_node": np.array([node_at[gpu.node_id] for gpu in gpus], dtype=np.int64),
         "gpu_pool": np.array([pool_at[gpu.pool_id] for gpu in gpus], dtype=np.int64),
@@ -212,14 +223,16 @@ def build_machines(nodes: list[NodeRow], gpus: list[GpuRow], pools: list[Pool]) 
         ),
         "gpu_open": np.array([gpu.healthy for gpu in gpus], dtype=bool),
         "node_pool": np.array([pool_at[node.pool_id] for node in nodes], dtype=np.int64),
-        "node_cpu_total": np.array([sellable_milli(n.cpu_milli, overcommit[n.pool_id]) for n in nodes], dtype=np.int64),
+        "node_cpu_total": cpu_total,
         "node_memory_total": np.array([node.memory_mib for node in nodes], dtype=np.int64),
         "node_open": np.array([node.state == NodeState.READY for node in nodes], dtype=bool),
         "draining": tuple(at for at, node in enumerate(nodes) if node.state == NodeState.DRAINING),
         "node_names": tuple(node.name for node in nodes),
         "layouts": _build_layouts(nodes, gpus),
+        "numa_total": numa_total,
+        "gpu_numa": find_numa(numa_ids, [node_at[gpu.node_id] for gpu in gpus], [gpu.numa for gpu in gpus]),
     }
-    return Machines(kinds, arrays, pool_at, node_at, gpu_at)
+    return Machines(kinds, arrays, numa_ids, pool_at, node_at, gpu_at, index_numa(numa_ids, _keys(nodes)))
 
 
 def register_requests(kinds: list[Kind], newest: int) -> tuple[TypicalRequests | None, DemandProfile | None]:

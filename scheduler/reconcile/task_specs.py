@@ -1,5 +1,7 @@
 """Build the specs that start tasks."""
 
+import math
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +29,7 @@ GRACE_S = 10
 
 @dataclass(frozen=True)
 class SpecContext:
-    """Rows for specs. gangs: tasks by job; numa: of cards, by task."""
+    """Rows for specs. gangs: tasks by job; numa: by task."""
 
     gangs: dict[int, list[Task]]
     cards: dict[tuple[int | None, str], Gpu]
@@ -100,12 +102,15 @@ def load_cards(uuids: Sequence[str]) -> list[Gpu]:
 
 
 def load_numa(tasks: Iterable[Task]) -> dict[UUID, tuple[int, ...]]:
-    """Return {task: its cards' NUMA nodes}."""
-    found: dict[UUID, tuple[int, ...]] = {}
-    held = Holding.objects.live().filter(task__in=[task.uuid for task in tasks], numa__isnull=False)
-    for uuid, numa in held.filter(gpu__isnull=False).order_by("pk").values_list("task", "numa"):
-        found[uuid] = (*found.get(uuid, ()), numa)  # type: ignore[arg-type]
-    return found
+    """Return {task: the NUMA node of each card, or of each core if it has no card}."""
+    of_cards, of_cores = defaultdict[UUID, list](list), defaultdict[UUID, list](list)
+    held = Holding.objects.live().filter(task__in=[task.uuid for task in tasks], numa__isnull=False).order_by("pk")
+    for row in held:
+        if row.gpu_id is None:
+            of_cores[row.task] += [row.numa] * math.ceil(row.cpu_milli / 1000)
+        else:
+            of_cards[row.task].append(row.numa)
+    return {uuid: tuple(of_cards[uuid] or of_cores[uuid]) for uuid in {*of_cores, *of_cards}}
 
 
 def _shares(task: Task, cards: dict[tuple[int | None, str], Gpu]) -> tuple[GpuShare, ...]:

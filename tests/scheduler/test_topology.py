@@ -52,14 +52,16 @@ def test_the_cpu_of_a_task_is_held_near_its_cards(train):
     assert [row.numa for row in cpu] == [0, 1]
 
 
-def test_cards_that_are_not_near_one_numa_node_are_told_in_the_tasks_history(train):
+def test_the_numa_nodes_of_its_cards_are_told_in_the_tasks_history(train):
     started(gpu=4)
     started(gpu=1)
     assert started(gpu=3) == [5, 6, 7]
-    assert not Event.objects.filter(params__has_key="numa").exists()
     Holding.objects.live().release()
     started(gpu=5)
-    assert Event.objects.get(params__has_key="numa").params["numa"] == [0, 1]
+    told = Event.objects.filter(params__has_key="numa").order_by("pk")
+    assert [event.params["numa"] for event in told] == [[0], [1], [1], [0, 1]]
+    cpu = Holding.objects.live().filter(gpu=None).order_by("pk")
+    assert [(row.numa, row.cpu_milli, row.memory_mib) for row in cpu] == [(0, 80, 102), (1, 20, 26)]
 
 
 def test_a_dump_of_the_snapshot_has_the_links(train):

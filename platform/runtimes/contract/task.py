@@ -65,11 +65,11 @@ class TaskSpec:
 
     label: for people ("job-412 main.0"). epoch: of the scheduler. run: shell text. workdir: absolute, or relative to
     the code. code_path: a .tar.gz here. env: the user's, without `is_forbidden_env`. platform_env: overrides
-    env. numa: near which NUMA node cores should be, for each card; () is anywhere. peers: the gang by rank; the first
-    is master. ports: the master listens on the first, equal in the gang. port_map: declared → actual, in
-    TESSERA_PORT_<declared>. image: "" for the default. cpu_pinning: of its node. mps: share compute by NVIDIA's MPS if
-    possible, else take turns. simulated_trace: what simulated cards do under it. looked_at: monotonic time when no stop
-    had been requested, None if unknown.
+    env. numa: near which NUMA node cores and memory should be, for each card, or for each core of a task without cards;
+    () is anywhere. peers: the gang by rank; the first is master. ports: the master listens on the first, equal in the
+    gang. port_map: declared → actual, in TESSERA_PORT_<declared>. image: "" for the default. cpu_pinning: of its node.
+    mps: share compute by NVIDIA's MPS if possible, else take turns. simulated_trace: what simulated cards do under it.
+    looked_at: monotonic time when no stop had been requested, None if unknown.
     """
 
     uuid: str

@@ -71,7 +71,10 @@ def launch_task(spec: TaskSpec, task: TaskDir, lock: int, machine: Machine, data
     mps = machine.compute.of_task(spec.gpus, node.cards, machine.driver) if spec.mps else None
     with hold_file_lock(machine.config.tasks_dir / ".cores"):  # depends on others' choices
         cpus = _choose_cpus(spec, machine)
-        plan = build_plan(spec, node, scratch=scratch, log=str(log), cpus=cpus, gpu_slice=gpu_slice, mps=mps)
+        near = choose_memory_node(spec.numa, machine.memory_nodes)
+        plan = build_plan(
+            spec, node, scratch=scratch, log=str(log), cpus=cpus, memory_node=near, gpu_slice=gpu_slice, mps=mps
+        )
         task.write("spec.json", plan)
     command = run_python("from runtimes.local.shim.shim import main; main(*sys.argv[1:])", task.path, str(lock))
     errors = os.open(task / "shim.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -104,15 +107,24 @@ def _choose_cpus(spec: TaskSpec, machine: Machine) -> list[int]:
     return choose_cpus(spec.cpu_milli, near, os.sched_getaffinity(0), load)
 
 
+def choose_memory_node(near: Collection[int], real: Collection[int]) -> int | None:
+    """Return the NUMA node whose memory a task uses first; None where its cores are of several, or it is simulated."""
+    nodes = set(near)
+    return nodes.pop() if len(nodes) == 1 and nodes <= set(real) else None
+
+
 def choose_cpus(
     cpu_milli: int, near: Sequence[Sequence[int]], allowed: Collection[int], load: Mapping[int, int]
 ) -> list[int]:
-    """Choose as many cores as cpu_milli rounds up to, least used first; [] for no pinning, as below one core.
+    """Choose as many cores as cpu_milli rounds up to, least used first; [] for no pinning.
 
-    near: cores of each card's NUMA node, taken in turn; any if too few. load: tasks pinned by core.
+    near: cores of the NUMA node of each card, or of each core of a task without cards, taken in turn; any if too few.
+    Less than one core may use all of those. load: tasks pinned by core.
     """
     count = math.ceil(cpu_milli / 1000)
-    if cpu_milli < 1000 or count >= len(allowed):
+    if cpu_milli < 1000:
+        count = len({core for cores in near for core in cores})
+    if not count or count >= len(allowed):
         return []
 
     def by_use(cores: Collection[int]) -> list[int]:

@@ -30,6 +30,7 @@ def build_plan(
     scratch: str,
     log: str,
     cpus: list[int],
+    memory_node: int | None = None,
     gpu_slice: dict | None = None,
     mps: dict | None = None,
 ) -> dict:
@@ -57,6 +58,7 @@ def build_plan(
         "gid": spec.gid if isolation.separate_uids else None,
         "account": [spec.user, os.path.join(seen_at, "home"), find_shell()],
         "cpus": cpus,
+        "memory_node": memory_node,
         "nice": LOW_NICE if spec.cpu_milli < 1000 and node.memory.kind == WATCHDOG else 0,
         "cpu_milli": spec.cpu_milli,
         "memory_mib": spec.memory_mib,

@@ -1,7 +1,7 @@
 """The cluster at one moment, as arrays that placements change and that are cheap to copy."""
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,7 @@ _CHANGING_ARRAYS = (
     "node_firm",
     "node_cpu_free",
     "node_memory_free",
+    "numa_free",
     "held",
     "firm",
     "guests",
@@ -44,6 +45,10 @@ _CHANGING_ARRAYS = (
     "user_jobs",
 )
 """Arrays that placements change; all else is shared between copies."""
+
+
+def _none() -> np.ndarray:
+    return np.zeros(0, dtype=np.int64)
 
 
 @dataclass(eq=False)
@@ -92,13 +97,24 @@ class Snapshot:
     windows: tuple[LendingWindow, ...] = ()  # lending, now and later
     cells: tuple[Cell, ...] = ()  # guarantees of whole nodes
     wishes: DemandProfile | None = None  # demand by kind
+    gpu_numa: np.ndarray = field(default_factory=_none)  # [G], place of its NUMA node among its node's Z, -1: not known
+    numa_total: np.ndarray = field(default_factory=_none)  # [N, Z, 2], milli and MiB; 0 beyond those that it has
+    numa_free: np.ndarray = field(default_factory=_none)  # [N, Z, 2]
 
     def __post_init__(self):
         for name in self.__dataclass_fields__:
             if name not in _NOT_ARRAYS and not name.endswith("_names"):
                 kind = np.bool_ if name in _BOOL_ARRAYS else np.int64
                 setattr(self, name, np.array(getattr(self, name), dtype=kind))
+        if not self.gpu_numa.size:
+            self.gpu_numa = np.full_like(self.gpu_node, -1)
+        if not self.numa_total.size:
+            self.numa_total = np.zeros((len(self.node_open), 0, 2), dtype=np.int64)
+        if not self.numa_free.size:
+            self.numa_free = self.numa_total.copy()
         self.nodes = np.arange(len(self.node_open))
+        self.has_numa = (self.numa_total[:, :, 0] > 0).sum(axis=1) > 1
+        """[N] whether the node has several NUMA nodes, and they are known."""
         self.version = 0
         self.prices: dict[int, Any] = {}
         """{pool: prices}, cached by `scarcity` and shared between copies."""
@@ -159,6 +175,7 @@ class Snapshot:
         twin.gpu_free_percent[:] = 100
         twin.node_cpu_free[:] = self.node_cpu_total
         twin.node_memory_free[:] = self.node_memory_total
+        twin.numa_free[:] = self.numa_total
         for name in ("gpu_slices", "node_firm", "held", "firm", "guests", "user_held", "user_jobs"):
             getattr(twin, name)[:] = 0
         twin.gpu_open, twin.node_open = np.ones_like(self.gpu_open), np.ones_like(self.node_open)
@@ -308,4 +325,6 @@ class Snapshot:
             self.gpu_slices[card.gpu] += sign
         self.node_cpu_free[task.node] -= sign * task.cpu_milli
         self.node_memory_free[task.node] -= sign * task.memory_mib
+        for share in task.near:
+            self.numa_free[task.node, share.numa] -= sign * share.cpu_milli, sign * share.memory_mib
         self.mark_changed(task.node)

@@ -134,8 +134,20 @@ class CardShare:
 
 
 @dataclass(frozen=True)
+class NumaShare:
+    """The part of one NUMA node that a task holds. numa: its place among those of the machine."""
+
+    numa: int
+    cpu_milli: int
+    memory_mib: int
+
+
+@dataclass(frozen=True)
 class TaskPlacement:
-    """Node and cards of one task. `rank` counts over the whole gang, in the order of its roles."""
+    """Node and cards of one task. `rank` counts over the whole gang, in the order of its roles.
+
+    near: the NUMA nodes that its cores and memory are of; () where the machine has one, or they are not known.
+    """
 
     role: str
     rank: int
@@ -143,6 +155,7 @@ class TaskPlacement:
     cards: tuple[CardShare, ...]
     cpu_milli: int
     memory_mib: int
+    near: tuple[NumaShare, ...] = ()
 
 
 def sum_quota_usage(tasks: tuple[TaskPlacement, ...]) -> tuple[int, int, int]:

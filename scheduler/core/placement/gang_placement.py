@@ -4,6 +4,7 @@ from scheduler.core.model.demand import GangDemand, extra_milli
 from scheduler.core.model.requests import RequestClass
 from scheduler.core.model.snapshot import Snapshot
 from scheduler.core.model.types import CardShare, Placement, Role, TaskPlacement, TaskResources, WaitingJob
+from scheduler.core.placement.numa_choice import choose_numa
 from scheduler.core.placement.scores import ScoreTable
 from scheduler.core.placement.shortfall import Shortfall
 from scheduler.core.quota.whole_node_guarantees import CellConstraint
@@ -95,7 +96,8 @@ def _build_task(
     snapshot: Snapshot, request: RequestClass, role: Role, rank: int, node: int, chosen: list[int]
 ) -> TaskPlacement:
     cards = tuple(_card_share(snapshot, request, gpu) for gpu in chosen)
-    return TaskPlacement(role.name, rank, node, cards, role.ask.cpu_milli, role.ask.memory_mib)
+    near = choose_numa(snapshot, role.ask, node, chosen)
+    return TaskPlacement(role.name, rank, node, cards, role.ask.cpu_milli, role.ask.memory_mib, near)
 
 
 def _card_share(snapshot: Snapshot, request: RequestClass, gpu: int) -> CardShare:

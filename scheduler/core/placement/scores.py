@@ -21,6 +21,7 @@ from scheduler.core.placement.filters import (
     find_fitting_grid,
 )
 from scheduler.core.placement.fragmentation import keep_useful
+from scheduler.core.placement.numa_choice import find_roomy_numa
 from scheduler.core.placement.scarcity import NodePrices, find_prices, keep_scarce
 
 
@@ -100,6 +101,13 @@ def _choice_keys(snapshot: Snapshot, request: RequestClass, nodes: np.ndarray) -
         yield snapshot.layout_of(node), *kinds
 
 
+def keep_near(snapshot: Snapshot, request: RequestClass, nodes: np.ndarray) -> np.ndarray:
+    """CPU-only work: 1 if one NUMA node has room for all of it, or the node has no more than one."""
+    if request.ask.gpus or not snapshot.has_numa[nodes].any():
+        return np.zeros(len(nodes))
+    return (~snapshot.has_numa[nodes] | find_roomy_numa(snapshot, request.ask, nodes).any(axis=1)).astype(float)
+
+
 FETCH_BYTES_PER_S = 1e9
 """Data transfer to a node: a little below 10 Gbit/s."""
 HALF_SCORE_S = 60.0
@@ -141,6 +149,7 @@ def weigh_scores(
         (keep_whole, whole),
         (fill_cards, full_cards),
         (link_cards, links),
+        (keep_near, links),
         (pack_nodes, full_nodes),
     )
 

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtimes.contract.errors import Rejected
+from runtimes.contract.node import BALLOONS
 from runtimes.contract.task import Checkpoint, GpuShare, Mount, Peer
 from runtimes.images.names import RegistryLogin
 from runtimes.kubernetes.cluster.namespaces import build_logins
@@ -107,6 +108,11 @@ def test_the_toolkit_gives_no_slices_and_no_mixture():
     ):
         with pytest.raises(Rejected, match=r"n1"):
             build_pod(task(gpus=gpus), CONFIG, cards)
+
+
+def test_a_task_without_cards_asks_for_the_balloon_of_its_cores():
+    notes = build_pod(task(numa=(1, 1), cpu_pinning=BALLOONS), CONFIG, {})["metadata"]["annotations"]
+    assert [value for name, value in notes.items() if "balloon" in name] == ["numa1"]
 
 
 def test_a_task_near_two_sockets_gets_no_balloon():

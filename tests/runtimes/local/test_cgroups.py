@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from agent.usage.group_counters import list_members, read_peak_mib
-from runtimes.local.launch import choose_cpus
+from runtimes.local.launch import choose_cpus, choose_memory_node
 from runtimes.local.shim import cgroups
 
 FOUR = [0, 1, 2, 3]
@@ -15,6 +15,10 @@ FOUR = [0, 1, 2, 3]
     ("cpu_milli", "near", "load", "chosen"),
     [
         (500, (), {}, []),  # less than a core: the share decides
+        (500, ((2, 3),), {2: 9}, [2, 3]),  # where on its NUMA node, too
+        (500, ((0, 1, 2, 3),), {}, []),
+        (4000, ((0, 1), (0, 1), (2, 3), (2, 3)), {}, []),
+        (3000, ((0, 1), (2, 3), (2, 3)), {2: 1}, [0, 2, 3]),  # without cards: as many of each as were given
         (1000, (), {}, [0]),
         (1500, (), {}, [0, 1]),  # rounded up
         (2000, (), {0: 1, 2: 1}, [1, 3]),  # the least used
@@ -30,6 +34,13 @@ FOUR = [0, 1, 2, 3]
 )
 def test_which_cores_a_task_gets(cpu_milli, near, load, chosen):
     assert choose_cpus(cpu_milli, near, FOUR, load) == chosen
+
+
+@pytest.mark.parametrize(
+    ("near", "real", "chosen"), [((1, 1), {0, 1}, 1), ((0, 1), {0, 1}, None), ((1,), (), None), ((), {0}, None)]
+)
+def test_whose_memory_a_task_prefers(near, real, chosen):
+    assert choose_memory_node(near, real) == chosen
 
 
 def test_a_group_of_version_2_is_limited_as_a_whole(tmp_path):

@@ -4,6 +4,7 @@ import io
 import os
 import signal
 import tarfile
+from dataclasses import replace
 
 import pytest
 
@@ -180,6 +181,20 @@ def test_whole_cores_are_pinned_and_dealt_out(world):
         world.runtime.start(spec)
     pins = [world.task(spec.uuid).read("spec.json")["plan"]["cpus"] for spec in specs]
     assert [len(pin) for pin in pins] == [1, 1] and pins[0] != pins[1]
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+def test_cores_and_memory_are_those_of_the_numa_node(both, monkeypatch):
+    """The kernel's own NUMA node 0, of which this test lets only one core be."""
+    (first, *_), core = both.runtime.machine.numa, max(os.sched_getaffinity(0))
+    monkeypatch.setattr(both.runtime.machine, "numa", (replace(first, cpus=(core,)),))
+    monkeypatch.setattr(both.runtime.machine, "memory_nodes", frozenset({first.id}))
+    command = "taskset -cp $$ | sed 's/.*: //'; cut -d' ' -f2 /proc/self/numa_maps | sort -u"
+    for cpu_milli in (1000, 500):
+        spec = both.spec(command, cpu_milli=cpu_milli, numa=(first.id,))
+        both.runtime.start(spec)
+        both.until(spec.uuid, "exited")
+        assert both.log(spec.uuid).split() == [str(core), f"prefer:{first.id}"]
 
 
 def test_less_than_a_core_is_not_pinned(world):

@@ -88,6 +88,12 @@ class Machine:
         return cards_and_numa.spread_numa(ids, real) if simulated else real
 
     @cached_property
+    def memory_nodes(self) -> frozenset[int]:
+        """NUMA nodes that the kernel has, none where they are simulated."""
+        real = cards_and_numa.list_numa()
+        return frozenset(node.id for node in real) if self.numa == real else frozenset()
+
+    @cached_property
     def isolation(self) -> Isolation:
         scratch = self.config.tasks_dir / f"trial-{os.getpid()}" / "scratch"
         return self.config.isolation or probe_isolation(scratch, self.config.run_dir)

@@ -12,7 +12,7 @@ import signal
 import sys
 
 from runtimes.local import isolation
-from runtimes.local.shim import cgroups, mounts
+from runtimes.local.shim import cgroups, memory_policy, mounts
 
 FORWARDED = (signal.SIGTERM,)  # blocked until handled
 
@@ -99,6 +99,8 @@ def enter_limits(plan: dict) -> None:
     """Limit this process and its children."""
     if plan["cpus"]:
         os.sched_setaffinity(0, plan["cpus"])
+    if plan.get("memory_node") is not None:  # plans of the previous version have none
+        memory_policy.prefer_memory_of(plan["memory_node"])
     for group in plan["groups"]:
         cgroups.enter_group(group)
     if plan["processes_most"] and not plan["pids_parent"] and plan["uid"] is not None:
