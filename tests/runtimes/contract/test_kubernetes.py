@@ -1,6 +1,7 @@
 import pytest
 
 from tests.runtimes.contract.access_suite import AccessContract
+from tests.runtimes.contract.secrets_suite import SecretsContract
 from tests.runtimes.contract.suite import RuntimeContract
 from tests.runtimes.kubernetes import world as on_cluster
 
@@ -11,6 +12,10 @@ world, kubelet = on_cluster.world, on_cluster.kubelet
 
 class TestKubernetesRuntime(RuntimeContract):
     """On a real API server and a real kubelet."""
+
+
+class TestKubernetesSecrets(SecretsContract):
+    """As the kubelet mounts them."""
 
 
 class TestKubernetesAccess(AccessContract):
