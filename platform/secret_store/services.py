@@ -25,11 +25,11 @@ def list_secrets(user: User) -> models.QuerySet[Secret]:
     return Secret.objects.filter(Q(user=user) | of_teams).select_related("team").defer("sealed")
 
 
-def find_secret(user: User, name: str, team: Team | None) -> Secret:
-    """Return one's own secret, or a team's. Raises NotFound."""
-    found = list_secrets(user).filter(name=name, team=team).first()
+def get_secret(user: User, pk: int) -> Secret:
+    """Return one of `list_secrets`. Raises NotFound."""
+    found = list_secrets(user).filter(pk=pk).first()
     if found is None:
-        raise NotFound(kind="secret", id=name[:80])
+        raise NotFound(kind="secret", id=pk)
     return found
 
 
@@ -43,8 +43,8 @@ def set_secret(*, actor: User, name: str, value: str, team: Team | None = None) 
         require(actor, "secret.change", team)
     check_secret_name(name, "/name")
     _check_value(value)
-    owner: Team | User = team or actor
-    lock_rows(type(owner)._default_manager.filter(pk=owner.pk))  # so that two new ones are counted one after the other
+    owner = Team.objects.filter(pk=team.pk) if team else User.objects.filter(pk=actor.pk)
+    lock_rows(owner)  # so that two new ones are counted one after the other
     own = Secret.objects.filter(team=team) if team else Secret.objects.filter(user=actor)
     secret = own.filter(name=name).first()
     if secret is None:

@@ -27,7 +27,7 @@ from scheduler.models import Lease
 from scheduler.reconcile.actions import FencedAction, load_starts, run_actions
 from scheduler.reconcile.compare import Forget, Start
 from secret_store.models import Secret
-from secret_store.services import MOST_BYTES, find_secret, list_secrets, open_secret, set_secret
+from secret_store.services import MOST_BYTES, get_secret, list_secrets, open_secret, set_secret
 from tests import make
 from tests.fakes.runtime import FakeRuntime
 
@@ -142,7 +142,7 @@ class TestStore:
         viewer = make.user("vic", cast.nlp, role=TeamRole.VIEWER)
         assert not any(list_secrets(stranger) for stranger in (viewer, cast.eve, make.admin()))
         with pytest.raises(NotFound):
-            find_secret(cast.bob, "OWN", None)
+            get_secret(cast.bob, own.pk)
 
 
 class TestNaming:
@@ -195,7 +195,7 @@ class TestNaming:
             make.job(cast.bob, pool="dev", secrets={"HUB": "own:variable"})
 
     def test_a_secret_that_open_jobs_name_is_not_deleted_by_mistake(self, cast):
-        own, team = find_secret(cast.ada, "HUB", None), find_secret(cast.bob, "HUB", cast.nlp)
+        own, team = Secret.objects.get(user=cast.ada), Secret.objects.get(team=cast.nlp, name="HUB")
         job = make.job(cast.ada, pool="dev", secrets=["HUB"])
         with pytest.raises(Conflict) as refused:
             delete_secret(actor=cast.ada, secret=own)

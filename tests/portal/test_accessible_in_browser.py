@@ -56,7 +56,7 @@ def pages_of(cast) -> list[str]:
         *(f"/reports/{name}/" for name in ("usage", "waits", "idle", "failures", "energy", "day", "eta")),
         "/settings/profile/",
         "/settings/notifications/", "/settings/password/", "/settings/tokens/", "/settings/ssh-keys/",
-        "/settings/webhooks/", f"/settings/webhooks/{cast.webhook.pk}/",
+        "/settings/secrets/", "/settings/webhooks/", f"/settings/webhooks/{cast.webhook.pk}/",
         "/console/people/new", "/console/people/ada/", "/console/teams/", "/console/teams/nlp/",
         "/console/audit/", "/console/announcements/", "/console/machines/",
         "/console/machines/service?to=drain&node=n1",
