@@ -13,8 +13,8 @@ FIELD_MESSAGES = {
 }
 ERROR_MESSAGES = {
     "secret_in_use": _(
-        "%(jobs)s have yet to end and name the secret %(name)s. Wait until they end, or delete it nevertheless: those "
-        "that have not started will then fail."
+        "Jobs that have yet to end name the secret %(name)s: %(jobs)s. Wait until they end, or delete it nevertheless: "
+        "those that have not started will then fail."
     ),
     "user_limit.secrets": _("There are %(used)s of at most %(limit)s secrets. Delete one first."),
 }

@@ -11,7 +11,6 @@ from django.db.models.functions import Now
 
 from common.locks import database_now, lock_rows
 from common.secrets import Unreadable, seal_secret, unseal_secret
-from jobs.jobfile.spec import from_json
 from jobs.models import GivenSecrets, Job, Task
 from jobs.used_secrets.naming import split_wish
 from runtimes.contract.task import TaskSecret
@@ -51,7 +50,7 @@ def give_secrets(jobs: Iterable[Job]) -> dict[int, Given]:
     They are remembered, sealed, before any task has them: all tasks of an attempt get the same ones, a start that is
     repeated too, and who finds a secret missing knows that none of its tasks ever started.
     """
-    wanted = {job: wishes for job in jobs if (wishes := from_json(job.spec).secrets)}
+    wanted = {job: wishes for job in jobs if (wishes := job.spec.get("secrets"))}
     if not wanted:
         return {}
     rows = _lock_secrets(wanted)  # first, so that whoever gives to the same attempt comes before or after

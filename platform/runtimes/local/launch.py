@@ -74,12 +74,14 @@ def launch_task(spec: TaskSpec, task: TaskDir, lock: int, machine: Machine, data
         cpus = _choose_cpus(spec, machine)
         plan = build_plan(spec, node, scratch=scratch, log=str(log), cpus=cpus, gpu_slice=gpu_slice, mps=mps)
         task.write("spec.json", plan)
-    handed = (lock, write_memory_file(spec.secrets)) if spec.secrets else (lock,)
-    command = run_python("from runtimes.local.shim.shim import main; main(*sys.argv[1:])", task.path, *map(str, handed))
     errors = os.open(task / "shim.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    handed = [lock]
     try:
+        if spec.secrets:
+            handed.append(write_memory_file(spec.secrets))
+        start = "from runtimes.local.shim.shim import main; main(*sys.argv[1:])"
         shim = subprocess.Popen(
-            command,
+            run_python(start, task.path, *map(str, handed)),
             env={},
             cwd="/",
             stdin=subprocess.DEVNULL,

@@ -61,7 +61,7 @@ def test_a_secret_that_jobs_name_is_deleted_on_a_second_word(cast):
     job = make.job(cast.ada, pool="dev", secrets=["HUB"])
     client = browser(cast.ada)
     answer = client.post(f"{PAGE}{secret.pk}/delete")
-    assert answer.status_code == 409 and f"{job.public_id} have yet to end" in text(answer)
+    assert answer.status_code == 409 and f"name the secret HUB: {job.public_id}." in text(answer)
     assert client.post(f"{PAGE}{secret.pk}/delete", {"force": "on"}).status_code == 302
     assert not Secret.objects.exists()
 
