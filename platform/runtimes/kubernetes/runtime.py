@@ -133,7 +133,9 @@ class KubernetesRuntime:
         if answer.next_step == "gone":
             self._drop_namespace(namespace, answer.words)
         if answer.next_step == "exists":
-            self._check_existing(spec, namespace)
+            there = self._check_existing(spec, namespace)
+            if spec.secrets and not secret_volume.has_secrets(there):  # a tombstone, which came before us
+                self._delete_secret(namespace, spec.uuid)
         elif answer.next_step == "done" and spec.secrets:
             self._give_secret(made)
         elif answer.next_step in ("reject", "no_room") and self._get_pod(namespace, spec.uuid) is None:
@@ -278,8 +280,8 @@ class KubernetesRuntime:
         self._logins.pop(namespace, None)
         raise Unavailable(words)
 
-    def _check_existing(self, spec: TaskSpec, namespace: str) -> None:
-        """Handle a taken name: refuse a foreign pod; keep ours, marked if its spec differs."""
+    def _check_existing(self, spec: TaskSpec, namespace: str) -> Pod:
+        """Handle a taken name: refuse a foreign pod; keep and return ours, marked if its spec differs."""
         name, asked = names.name_pod(spec.uuid), hash_spec(spec)
         for _ in range(TRIES):
             pod = self._get_pod(namespace, spec.uuid)
@@ -290,10 +292,10 @@ class KubernetesRuntime:
                 log.error("the pod %s/%s is not ours and has a task's name", namespace, name)
                 raise Rejected(f"Another pod is called {name} in {namespace}.")
             if notes.get(names.ANNOTATION_SPEC, asked) == asked or notes.get(names.ANNOTATION_DIFFERS) == asked:
-                return  # or an older pod without hash
+                return pod  # or an older one without hash
             log.error("the pod %s/%s has a task's name and was asked to be something else", namespace, name)
             if self._patch(pod, {"annotations": {names.ANNOTATION_DIFFERS: asked}}):
-                return
+                return pod
         raise Unavailable(f"The pod {name} in {namespace} is changed by others all the time.")
 
     def _stop_pod(self, pod: Pod, grace_s: int) -> None:
