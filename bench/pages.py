@@ -173,6 +173,7 @@ def list_parts(person: User) -> dict[str, object]:
         "view",
         "quota",
         "notebook_token",
+        "secret",
     ]
     nothing = {**dict.fromkeys(("secret", "key", "page"), "none"), **{f"{name}_id": 1 for name in numbers}}
     return nothing | {

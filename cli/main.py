@@ -46,6 +46,7 @@ COMMANDS = {
     "exec": ("access.ssh", "Run one program in a notebook or running job."),
     "cp": ("access.ssh", "Copy files or folders into or out of a notebook or running job: tessera cp explore:out.pt ."),
     "ssh-config": ("access.ssh", "Let plain ssh, scp, rsync, sftp and VS Code know your notebooks and jobs by name."),
+    "secrets": ("secrets", "Secrets for jobs: ls, set, rm."),
     "ssh-key": ("access.ssh_keys", "SSH keys: add, ls, rm."),
     "free": ("cluster_status", "What is free for you now."),
     "top": ("cluster_status", "How busy each GPU is now, and whose work keeps it so."),

@@ -19,6 +19,7 @@ from events.record_and_publish import clear_hint
 from jobs.dependencies.settling import settle_dependencies
 from jobs.models import IdempotencyKey
 from jobs.time_limits import give_up_waits
+from jobs.used_secrets.giving import drop_given
 from metrics.process import CYCLE_SECONDS, CYCLES, LOOP_SECONDS
 from monitoring.alerts.round import judge_alerts
 from monitoring.idle import watching
@@ -189,8 +190,9 @@ def cancel_late_jobs() -> None:
 
 @shared_task
 def sweep() -> None:
-    """Delete old idempotency keys."""
+    """Delete old idempotency keys, and what was given of secrets to tasks that ended long ago."""
     IdempotencyKey.objects.filter(created_at__lt=steady_now() - KEYS_KEPT).delete()
+    drop_given()
 
 
 def _count_silence() -> float | None:

@@ -46,7 +46,7 @@ class Handler(BaseHTTPRequestHandler):
         self.close_connection = True
         answer(self) if callable(answer) else self.answer(*answer)
 
-    do_POST = do_PATCH = do_GET
+    do_POST = do_PATCH = do_DELETE = do_GET
 
     def answer(self, status: int, data, kind: str = "application/json") -> None:
         body = data if isinstance(data, bytes) else json.dumps(data).encode()

@@ -27,6 +27,7 @@ from notebooks.environment import READY, environment_path
 from notebooks.models import Notebook
 from notebooks.services import create_notebook, start_notebook
 from portal.models import SavedView
+from secret_store.services import set_secret
 from sharing.shares import share_job
 from sharing.tokens import create_notebook_token
 from tests import make
@@ -95,6 +96,7 @@ SUFFICES = {
     "POST /api/v1/quotas:save": {"quotas": [{"team": "nlp", "pool": "dev", "weight": 2}]},
     "PATCH /api/v1/limits/{name}": {"gpu": "1/2"},
     "POST /api/v1/pools": {"name": "large"},
+    "POST /api/v1/secrets": {"name": "HF_TOKEN", "value": "hf_1234567890"},
     "POST /api/v1/webhooks": {"name": "third", "url": "https://example.com/third", "topics": ["job.failed"]},
     "POST /api/v1/windows": {"lender": "dev", "borrower": "train", "begins": "20:00", "ends": "08:00"},
 }
@@ -153,6 +155,7 @@ class World:
             "notebook_id": [still.public_id, works.public_id],
             "digest": [code.digest],
             "upload_id": [str(upload.uuid)],
+            "secret_id": [set_secret(actor=cast.ada, name="HUB_TOKEN", value="hub-1234567890").pk],
             "webhook_id": [webhook.pk],
             "delivery_id": list(webhook.deliveries.values_list("pk", flat=True)),
             "token_id": [other_token.get().pk],

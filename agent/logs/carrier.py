@@ -102,9 +102,9 @@ class Carrier(PeriodicThread):
         logs = list(self.logs.values())
         self._turn = (self._turn + 1) % max(len(logs), 1)
         batch: list[tuple[ContainerLog, int]] = []
-        room, piece = BATCH, max(BATCH // max(sum(bool(each.ready) for each in logs), 1), PIECE)
+        room, piece = BATCH, max(BATCH // max(sum(each.has_news for each in logs), 1), PIECE)
         for each in logs[self._turn :] + logs[: self._turn]:
-            size = min(len(each.ready), piece, room)
+            size = min(len(each.ready), piece, room) if each.has_news or each.closed else 0
             if size or (each.closed and not each.ready) or self._is_due(each):
                 batch.append((each, size))
                 room -= size
@@ -127,7 +127,9 @@ class Carrier(PeriodicThread):
         self._failures = 0
         now, self._tells_moments = time.monotonic(), bool(answer.get("moments"))
         self._pause_s, self._ask_every_s = float(answer["pause_s"]), float(answer["ask_every_s"])
-        is_full = sum(size for _, size in batch) > BATCH // 2 or any(len(each.ready) > size for each, size in batch)
+        is_full = sum(size for _, size in batch) > BATCH // 2 or any(
+            each.has_news and len(each.ready) > size for each, size in batch
+        )
         self._not_before = now + (max(self._pause_s / 5, FULL_S) if is_full else self._pause_s)
         known = {each["task"]: each for each in answer["logs"]}
         for each, size in batch:

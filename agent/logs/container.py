@@ -31,6 +31,8 @@ class ContainerLog:
         self.task, self.folder, self.note = task, folder, note
         self.state, self.ended_at = UNASKED, 0.0
         self.offset, self.most, self.ready, self.closed = 0, 0, b"", False
+        self.held = 0
+        """Bytes of what is ready that the platform takes only together with what follows."""
         self.read_to: float | None = None
         self.moments: list[Moment] = []
         """When what is ready was written, and the last moment before it."""
@@ -42,11 +44,11 @@ class ContainerLog:
             self.files.open_new()
 
     def fill(self) -> None:
-        if self.ready or self.closed or self.state not in (OPEN, ENDED):
+        if self.has_news or self.closed or self.state not in (OPEN, ENDED):
             return
         for _ in range(ROUNDS):
             if not (lines := self.files.read(READ)):
-                if not self.ready:
+                if not self.has_news:
                     self._close_if_over()
                 return
             self._read_at, self._was_full = time.monotonic(), len(lines) > READ // 2
@@ -57,13 +59,17 @@ class ContainerLog:
                 return
 
     @property
+    def has_news(self) -> bool:
+        return len(self.ready) > self.held
+
+    @property
     def end(self) -> str:
         """Return the final state to send after all bytes; "" while open."""
         return "" if not self.closed else "cut" if self.files.lost else "whole"
 
     def behind_s(self, sent: int) -> float:
         """Return the oldest unsent line's age in seconds, or 0."""
-        more = sent < len(self.ready) or self.files.has_more or self._was_full
+        more = (self.has_news and sent < len(self.ready)) or self.files.has_more or self._was_full
         if self.closed or not more or self.read_to is None:
             return 0.0
         return max(time.time() - self.read_to, 0.0)
@@ -78,8 +84,9 @@ class ContainerLog:
         elif state != UNKNOWN and size < self.offset:  # the store lost data: restart
             self.files.close()
             self._begin({})
-        elif sent and size >= self.offset + sent:
-            self.offset, self.ready = self.offset + sent, self.ready[sent:]
+        elif sent and state != UNKNOWN:
+            taken = min(size - self.offset, sent)
+            self.offset, self.ready, self.held = self.offset + taken, self.ready[taken:], sent - taken
             begun = [at for at, moment in enumerate(self.moments) if moment[0] <= self.offset]
             self.moments = self.moments[begun[-1] if begun else 0 :]
             if not self.ready:
@@ -102,7 +109,7 @@ class ContainerLog:
         self.files = Files(self.folder, Place(*place) if place else None)
         self._text = Text(noted.get("open"))
         self._from = self.files.place, self._text.state
-        self.offset, self.ready, self.closed = noted.get("offset", 0), b"", False
+        self.offset, self.ready, self.held, self.closed = noted.get("offset", 0), b"", 0, False
         self.moments = []
         self._tail = NewestBytes(TAIL)
         self._read_at, self._was_full = time.monotonic(), False
@@ -130,9 +137,9 @@ class ContainerLog:
             return
         words = f"{self._tail.dropped} bytes are not kept here: the log is full; its last part follows"
         self.ready = b"".join(
-            [format_marker(words) if self._tail.dropped else b"", *self._tail.pieces, self._text.finish()]
+            [self.ready, format_marker(words) if self._tail.dropped else b"", *self._tail.pieces, self._text.finish()]
         )
-        self.moments.append((self.offset, NO_SECOND))
+        self.moments.append((self.offset + self.held, NO_SECOND))
         self._tail = NewestBytes(TAIL)
         self.closed = True
 

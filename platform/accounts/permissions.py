@@ -44,6 +44,8 @@ PERMISSIONS: dict[str, frozenset[str]] = {
     "person.suspend": frozenset({ADMIN}),
     "announcement.change": frozenset({ADMIN}),
     "team.change": frozenset({ADMIN}),
+    "secret.use": frozenset({MEMBER, LEAD}),
+    "secret.change": frozenset({LEAD}),
     "webhook.change": frozenset({LEAD, ADMIN}),
     "image.change": frozenset({LEAD, ADMIN}),
     "registry.change": frozenset({LEAD, ADMIN}),

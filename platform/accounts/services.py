@@ -35,6 +35,7 @@ SCOPES = (
     "files:write",
     "tokens:write",
     "profile:write",
+    "secrets:write",
     "webhooks:write",
     "reports:read",
     "metrics:scrape",

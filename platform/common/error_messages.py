@@ -49,6 +49,9 @@ FIELD_MESSAGES = {
         "“%(got)s” is not a valid number of cores. Use a number such as 2 or 0.5, or thousandths such as 500m."
     ),
     "bad_duration": _("“%(got)s” is not a valid duration. Write it like 90m, 1h30m, 18h or 3d."),
+    "bad_env_name": _(
+        "“%(got)s” is not a valid variable name. Use letters, digits and underscores, and do not begin with a digit."
+    ),
     "bad_gpu": _(
         "“%(got)s” is not a valid amount of GPU. Use 1 or 2 for whole cards, 1/4 or 10GB for a slice, H100:2 or "
         "H100/4 for a model."
@@ -80,6 +83,9 @@ FIELD_MESSAGES = {
     "out_of_range": _("%(field)s must be from %(min)s to %(max)s."),
     "outer_space": _("%(field)s begins or ends with a space. Remove the space."),
     "required": _("%(field)s is missing. Add it."),
+    "reserved_name": _(
+        "The variable %(name)s is set by the platform. Remove it, or set another one inside your command."
+    ),
     "too_large": _("%(field)s is too large. The maximum is %(max)s."),
     "too_long": _("%(field)s is too long. Shorten it to at most %(max)s."),
     "too_many": _("%(field)s has %(got)s entries. Keep at most %(max)s."),

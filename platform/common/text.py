@@ -3,6 +3,7 @@
 Names hold no character that hides, reorders or ends a line.
 """
 
+import re
 import unicodedata
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -10,6 +11,15 @@ from difflib import get_close_matches
 from common.errors import FieldError, InvalidInput
 
 MAX_NAME = 64
+MAX_ENV_NAME = 256
+
+ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# These pick the GPU, lift its limit, load code into the platform's launcher, or are set by the platform.
+RESERVED_ENV_PREFIXES = ("NVIDIA_", "CUDA_DEVICE_", "CUDA_MPS_", "LD_", "TESSERA_")
+RESERVED_ENV = (
+    "CUDA_VISIBLE_DEVICES", "CUDA_DISABLE_CONTROL", "CUDA_OVERSUBSCRIBE", "CUDA_REDIRECT", "CUDA_TASK_PRIORITY",
+    "GPU_CORE_UTILIZATION_POLICY", "ACTIVE_OOM_KILLER", "RANK", "WORLD_SIZE", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT",
+)  # fmt: skip
 
 # Control, format (bidi, zero-width), surrogate, private, unassigned, separators:
 # https://www.unicode.org/reports/tr36/ and CVE-2021-42574 ("Trojan Source").
@@ -39,6 +49,15 @@ def check_name(text: str, pointer: str = "/name", max_length: int = MAX_NAME) ->
     if problem := name_problem(text, max_length):
         raise InvalidInput(errors=[FieldError(pointer, *problem)])
     return text
+
+
+def check_env_name(name: str, pointer: str) -> str:
+    """Return `name` if people may set an environment variable of that name. Raises InvalidInput."""
+    if not ENV_NAME.fullmatch(name) or len(name) > MAX_ENV_NAME:
+        raise InvalidInput(errors=[FieldError(pointer, "bad_env_name", {"got": shorten_text(name)})])
+    if name in RESERVED_ENV or name.startswith(RESERVED_ENV_PREFIXES):
+        raise InvalidInput(errors=[FieldError(pointer, "reserved_name", {"name": shorten_text(name)})])
+    return name
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str | None:

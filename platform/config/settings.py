@@ -257,6 +257,7 @@ INSTALLED_APPS = [
     "accounts",
     "cluster",
     "webhooks",
+    "secret_store",
     "quotas",
     "files",
     "images",

@@ -110,13 +110,24 @@ FIELD_MESSAGES = {
         "There is no job “%(name)s” that you see. Write its id, such as job-12, or the name of one of your own jobs in "
         "the team %(team)s."
     ),
+    "unknown_own_secret": _(
+        "You have no secret %(name)s. Make it under Secrets, or with: tessera secrets set %(name)s."
+    ),
     "unknown_pool": _("There is no pool “%(pool)s”. Choose one of: %(known)s."),
     "unknown_pool.none": _(
         "There is no pool “%(pool)s”, and the team %(team)s has no quota in any pool. Ask an administrator for quota."
     ),
+    "unknown_secret": _(
+        "Neither you nor the team %(team)s have a secret %(name)s. Make it under Secrets, or with: tessera secrets set "
+        "%(name)s."
+    ),
     "unknown_team": _("You are not in a team “%(team)s”. Choose one of yours: %(known)s."),
     "unknown_team.none": _(
         "You are not in a team yet, and every job belongs to one. Ask an administrator for an invitation to a team."
+    ),
+    "unknown_team_secret": _(
+        "The team %(team)s has no secret %(name)s. One of its leads makes it under Secrets, or with: "
+        "tessera secrets set %(name)s --team %(team)s."
     ),
     "user_limit": _(
         "You may hold at most %(limit)s %(resource)s, but this asks for %(asked)s. Ask for less, or for a higher limit."

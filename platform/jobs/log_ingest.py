@@ -1,4 +1,7 @@
-"""Take in task logs from node agents. The stored size is the offset, so what is sent twice is stored once."""
+"""Take in task logs from node agents. The stored size is the offset, so what is sent twice is stored once.
+
+Values of secrets are masked. What may be the begin of one is not stored yet; the agent sends it again with the rest.
+"""
 
 import logging
 from collections.abc import Iterable, Sequence
@@ -15,6 +18,8 @@ from cluster.models import Agent
 from common.errors import Unavailable
 from events.record_and_publish import hint, publish_row
 from jobs.models import BroughtLog, Task
+from jobs.used_secrets.giving import load_masks
+from runtimes.log_masking import NO_MASK, LogMask
 from runtimes.log_store import LogStore
 
 log = logging.getLogger("tessera.logs")
@@ -66,7 +71,13 @@ def store_pieces(agent: Agent, pieces: Iterable[Piece]) -> list[StoredLog]:
     uuids = [UUID(piece.task) for piece in pieces]
     own = Task.objects.filter(uuid__in=uuids, node__name=agent.node_name).select_related("brought", "job")
     tasks, store = {task.uuid.hex: task for task in own}, LogStore(settings.TESSERA_LOGS)
-    return [_take(store, tasks[piece.task], piece) if piece.task in tasks else _unknown(piece) for piece in pieces]
+    masks = load_masks(tasks.values())
+    return [
+        _take(store, tasks[piece.task], piece, masks.get(piece.task, NO_MASK))
+        if piece.task in tasks
+        else _unknown(piece)
+        for piece in pieces
+    ]
 
 
 def get_log_pace() -> tuple[float, float]:
@@ -84,24 +95,26 @@ def _unknown(piece: Piece) -> StoredLog:
     return StoredLog(piece.task, UNKNOWN)
 
 
-def _take(store: LogStore, task: Task, piece: Piece) -> StoredLog:
+def _take(store: LogStore, task: Task, piece: Piece, mask: LogMask | None) -> StoredLog:
+    """Store a piece. mask: None if it is not known any more what to mask."""
     known = load_ingest(task)
-    if known is not None and known.end:
+    if mask is None or (known is not None and known.end):
         return StoredLog(piece.task, DONE, store.size(piece.task))
-    size = _append(store, piece)
+    size = _append(store, piece, mask)
     end = piece.end if task.is_final and size >= piece.offset else ""
     _record(task, known, _since(piece), end)
     return StoredLog(piece.task, DONE if end else ENDED if task.is_final else OPEN, size)
 
 
-def _append(store: LogStore, piece: Piece) -> int:
-    """Append a piece unless it leaves a gap, and return the log's size."""
-    if not piece.content:
+def _append(store: LogStore, piece: Piece, mask: LogMask) -> int:
+    """Append a piece, masked, unless it leaves a gap, and return the log's size."""
+    content = mask.cover(piece.content, is_last=bool(piece.end))
+    if not content:
         return store.size(piece.task)
     room = max(MOST_BYTES + SLACK_BYTES - piece.offset, 0)
     moments = sorted(((at, second) for at, second in piece.moments), key=itemgetter(0))
     try:
-        return store.append(piece.task, piece.offset, piece.content[:room], moments)
+        return store.append(piece.task, piece.offset, content[:room], moments)
     except ValueError:
         return store.size(piece.task)
     except OSError as error:

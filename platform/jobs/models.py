@@ -390,6 +390,21 @@ class BroughtLog(models.Model):
         return f"log of {self.task}"
 
 
+class GivenSecrets(models.Model):
+    """What an attempt's tasks were given of secrets, sealed, so that their logs are masked when they are brought."""
+
+    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="given_secrets")
+    attempt = models.PositiveIntegerField()
+    sealed = models.TextField()
+    created_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["job", "attempt"], name="secrets_given_once")]
+
+    def __str__(self) -> str:
+        return f"secrets of {self.job}"
+
+
 class CodePack(models.Model):
     """An uploaded directory, stored once per content. Only the uploader may use it."""
 

@@ -131,6 +131,13 @@ REASONS: dict[str, Reason] = {
         _("The program could not be started."),
         _("Check the command and the working directory."),
     ),
+    "secret_missing": Reason(
+        T.FAILED,
+        False,
+        "fault",
+        _("A secret that the job names is not there any more, so it was not started."),
+        _("Make the secret again under Secrets, then retry the job."),
+    ),
     "rejected_by_cluster": Reason(
         T.FAILED,
         False,

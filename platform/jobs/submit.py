@@ -34,6 +34,7 @@ from jobs.lifecycle import begin_attempt
 from jobs.models import CodePack, Job, JobKind, JobQuerySet, Priority
 from jobs.pricing.budget import Asked, shorter
 from jobs.pricing.price import admit_priority, check_price, list_pools_to_wait_in
+from jobs.used_secrets.naming import resolve_secrets
 from quotas.models import Quota
 from quotas.services import admit_waiting_job, find_full_limit
 
@@ -159,6 +160,8 @@ class PoolChooser:
             raise InvalidInput([FieldError("/image", "no_containers")])
         if spec.image:
             spec = replace(spec, image=resolve_alias(team, spec.image))
+        if spec.secrets and job is None:
+            spec = replace(spec, secrets=resolve_secrets(self._user, team, spec.secrets))
         spec, waits_for = self._resolve_after(team, spec, job)
         found: list[Draft] = []
         refused: list[Impossible] = []

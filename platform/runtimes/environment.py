@@ -10,6 +10,8 @@ from pathlib import Path
 from runtimes.contract.task import Peer, TaskSpec
 from runtimes.gpu_sharing import is_forbidden_env
 
+SECRETS = "TESSERA_SECRETS"
+"""The variable with the folder of a task's secrets, where it has any."""
 MOST_NAMED = 100
 """Tasks of a role that get variables of their own; a host file lists all."""
 SSH_PORT = 2222

@@ -34,6 +34,7 @@ AUDITED = (
     "alert",
     "silence",
     "price",
+    "secret",
     "webhook",
 )
 """Kinds of objects whose changes are settings; the rest is people's work."""

@@ -22,6 +22,7 @@ PARTS = {
     "uuid": {"type": "string", "pattern": r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"},
     "digest": {"type": "string", "pattern": r"^sha256:[0-9a-f]{64}$"},
     "upload_id": {"type": "string", "format": "uuid"},
+    "secret_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
     "webhook_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
     "delivery_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
     "alert_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},

@@ -26,7 +26,7 @@ from portal.api.monitoring import (
 )
 from portal.api.notebooks import notebooks
 from portal.api.notebooks import tokens as notebook_tokens
-from portal.api.people import announcements, me, people, ssh_keys, teams
+from portal.api.people import announcements, me, people, secrets, ssh_keys, teams
 
 
 class NotebookId(StringConverter):
@@ -127,6 +127,8 @@ urlpatterns = [
     ),
     path("silences", alerts.SilenceList.as_view(), name="api-silences"),
     path("silences/<number:silence_id>", alerts.SilenceDetail.as_view(), name="api-silence"),
+    path("secrets", secrets.Secrets.as_view(), name="api-secrets"),
+    path("secrets/<number:secret_id>", secrets.SecretDetail.as_view(), name="api-secret"),
     path("webhooks", webhooks.Webhooks.as_view(), name="api-webhooks"),
     path("webhooks/<number:webhook_id>", webhooks.WebhookDetail.as_view(), name="api-webhook"),
     path("webhooks/<number:webhook_id>:new-secret", webhooks.WebhookSecret.as_view(), name="api-webhook-secret"),

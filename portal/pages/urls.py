@@ -6,7 +6,7 @@ from cluster.nodes import cordon_card, cordon_node, drain_node, uncordon_card, u
 from jobs.control import hold_job, release_job, retry_job, stop_job
 from monitoring.alerts.actions import confirm_action, undo_action
 from portal.pages import apps, frame, help, terminal, told
-from portal.pages.account import notices, profile, report_mails, ssh_keys, webhooks
+from portal.pages.account import notices, profile, report_mails, secrets, ssh_keys, webhooks
 from portal.pages.account import sign_in_and_tokens as account
 from portal.pages.alerts import rules as alert_rules
 from portal.pages.alerts import views as alerts
@@ -141,6 +141,8 @@ urlpatterns = [
     path("settings/tokens/<int:token_id>/revoke", account.revoke, name="token_revoke"),
     path("settings/ssh-keys/", ssh_keys.ssh_keys, name="ssh_keys"),
     path("settings/ssh-keys/<int:key_id>/remove", ssh_keys.remove, name="ssh_key_remove"),
+    path("settings/secrets/", secrets.secrets, name="secrets"),
+    path("settings/secrets/<int:secret_id>/delete", secrets.delete, name="secret_delete"),
     path("settings/webhooks/", webhooks.list_webhooks, name="webhooks"),
     path("settings/webhooks/<int:webhook_id>/", webhooks.show_webhook, name="webhook"),
     path("settings/webhooks/<int:webhook_id>/test", webhooks.test, name="webhook_test"),

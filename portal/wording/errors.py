@@ -14,6 +14,7 @@ import monitoring.error_messages
 import notebooks.error_messages
 import quotas.error_messages
 import runtimes.storage.error_messages
+import secret_store.error_messages
 import sharing.error_messages
 import webhooks.error_messages
 from common.error_messages import format_error, format_field
@@ -24,6 +25,7 @@ FIELD_MESSAGES = {
     **runtimes.storage.error_messages.FIELD_MESSAGES,
     **accounts.error_messages.FIELD_MESSAGES,
     **webhooks.error_messages.FIELD_MESSAGES,
+    **secret_store.error_messages.FIELD_MESSAGES,
     **cluster.error_messages.FIELD_MESSAGES,
     **quotas.error_messages.FIELD_MESSAGES,
     **images.error_messages.FIELD_MESSAGES,
@@ -48,6 +50,7 @@ ERROR_MESSAGES = {
     **common.error_messages.ERROR_MESSAGES,
     **runtimes.storage.error_messages.ERROR_MESSAGES,
     **webhooks.error_messages.ERROR_MESSAGES,
+    **secret_store.error_messages.ERROR_MESSAGES,
     **cluster.error_messages.ERROR_MESSAGES,
     **files.error_messages.ERROR_MESSAGES,
     **jobs.error_messages.ERROR_MESSAGES,

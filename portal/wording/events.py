@@ -156,6 +156,8 @@ SENTENCES: dict[tuple[str, str], str | Promise] = {
     ("notebook", "token_made"): gettext_lazy("The address for editors “%(name)s” was created"),
     ("notebook", "token_ended"): gettext_lazy("The address for editors “%(name)s” was ended"),
     ("notebook", "deleted"): gettext_lazy("The notebook was deleted"),
+    ("secret", "set"): gettext_lazy("The secret %(name)s was set, version %(version)s"),
+    ("secret", "deleted"): gettext_lazy("The secret %(name)s was deleted"),
     ("webhook", "created"): gettext_lazy("The webhook “%(name)s” was created"),
     ("webhook", "changed"): gettext_lazy("The webhook “%(name)s” was changed"),
     ("webhook", "secret_changed"): gettext_lazy("The webhook “%(name)s” got a new secret"),

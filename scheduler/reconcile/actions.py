@@ -6,7 +6,7 @@ Database reads are batched first; calls run in parallel outside of transactions.
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 
@@ -16,10 +16,12 @@ from common.errors import StaleState
 from images.logins import load_logins
 from jobs.models import Job, Task
 from jobs.states import TaskState
+from jobs.used_secrets.giving import MissingSecret, give_secrets, load_task_masks
 from runtimes.contract.container import ContainerView
 from runtimes.contract.errors import NodeRefused, Rejected, Unavailable
 from runtimes.contract.runtime import Runtime
 from runtimes.contract.task import TaskSpec
+from runtimes.log_masking import LogMask
 from scheduler.lease import check_epoch
 from scheduler.reconcile.compare import Forget, Resize, Start, Stop, TaskObserved, load_broken
 from scheduler.reconcile.observations import record_observation, record_observations
@@ -47,10 +49,11 @@ class FencedAction:
 
 @dataclass(frozen=True)
 class LoadedTasks:
-    """Database rows for actions. specs: by uuid; gids: by job."""
+    """Database rows for actions. specs: by uuid; gids: by job; masks: over logs of tasks to forget, by uuid."""
 
-    specs: dict[str, TaskSpec]
+    specs: dict[str, TaskSpec | MissingSecret]
     gids: dict[int, int]
+    masks: Mapping[str, LogMask | None]
 
 
 def encode_action(order: FencedAction) -> dict:
@@ -105,8 +108,8 @@ def build_stop_mark(stop: Stop) -> TaskObserved:
     return TaskObserved(stop.uuid, stop.job_id, TaskState.STOPPING, stop.reason)
 
 
-def load_starts(uuids: Sequence[str], runtime: Runtime, epoch: int) -> dict[str, TaskSpec]:
-    """Load specs of tasks still to start. Raise StaleState.
+def load_starts(uuids: Sequence[str], runtime: Runtime, epoch: int) -> dict[str, TaskSpec | MissingSecret]:
+    """Load specs of tasks still to start, or which secret keeps one from ever doing so. Raise StaleState.
 
     Stops after `looked_at`, the time before the read, win.
     """
@@ -119,10 +122,16 @@ def load_starts(uuids: Sequence[str], runtime: Runtime, epoch: int) -> dict[str,
         specs = build_task_specs(tasks)
         containers, teams = runtime.capabilities.containers, {task.job.team_id for task in tasks}
         logins = {team: load_logins(team) if containers else () for team in teams}
-    return {
-        task.uuid.hex: replace(specs[task.uuid.hex], logins=logins[task.job.team_id], looked_at=looked_at)
-        for task in tasks
-    }
+        given = give_secrets({task.job_id: task.job for task in tasks}.values())
+    known: dict[str, TaskSpec | MissingSecret] = {}
+    for task in tasks:
+        secrets = given.get(task.job_id, ())
+        if isinstance(secrets, MissingSecret):
+            known[task.uuid.hex] = secrets
+        elif secrets is not None:
+            spec, team = specs[task.uuid.hex], task.job.team_id
+            known[task.uuid.hex] = replace(spec, logins=logins[team], secrets=secrets, looked_at=looked_at)
+    return known
 
 
 def load_tasks_to_start(uuids: Sequence[str]) -> list[Task]:
@@ -143,13 +152,16 @@ def _load(orders: Sequence[FencedAction], runtime: Runtime) -> LoadedTasks:
     for order in orders:
         if isinstance(order.action, Start):
             of_term[order.epoch].append(order.action.uuid)
-    specs: dict[str, TaskSpec] = {}
+    specs: dict[str, TaskSpec | MissingSecret] = {}
     for epoch, uuids in of_term.items():
         try:
             specs |= load_starts(uuids, runtime, epoch)
         except StaleState as stale:
             log.info("%d starts dropped: %s", len(uuids), stale)
-    return LoadedTasks(specs, load_gids([order.action.job_id for order in orders if isinstance(order.action, Stop)]))
+    gids = load_gids([order.action.job_id for order in orders if isinstance(order.action, Stop)])
+    forgotten = [order.action.uuid for order in orders if isinstance(order.action, Forget)]
+    masks = load_task_masks(forgotten) if forgotten and runtime.capabilities.late_logs else {}
+    return LoadedTasks(specs, gids, masks)
 
 
 def _run(order: FencedAction, runtime: Runtime, known: LoadedTasks, until: float) -> TaskObserved | None:
@@ -166,20 +178,32 @@ def _run(order: FencedAction, runtime: Runtime, known: LoadedTasks, until: float
 
 
 def _call(order: FencedAction, runtime: Runtime, known: LoadedTasks) -> TaskObserved | None:
-    """Call the runtime; return a rejected start's failure. Raise Unavailable."""
+    """Call the runtime; return the failure of a start that can never succeed. Raise Unavailable."""
     action = order.action
     try:
         if isinstance(action, Start):
-            runtime.start(known.specs[action.uuid])
-        elif isinstance(action, Stop):
+            return _start(action, runtime, known.specs[action.uuid])
+        if isinstance(action, Stop):
             gid = known.gids.get(action.job_id)
             runtime.stop(action.uuid, GRACE_S, epoch=order.epoch, gid=gid, unless_ran=action.unless_ran)
         else:
-            runtime.forget(action.uuid)
-    except Rejected as refusal:
-        if not isinstance(action, Start):  # nothing ended: a later round retries
-            raise Unavailable(f"{type(action).__name__} was refused: {refusal}") from refusal
-        reason = "refused_by_node" if isinstance(refusal, NodeRefused) else "rejected_by_cluster"
-        view = ContainerView(action.uuid, known.specs[action.uuid].node, "exited", detail=str(refusal))
-        return TaskObserved(action.uuid, action.job_id, TaskState.FAILED, reason, view)
+            runtime.forget(action.uuid, mask=known.masks.get(action.uuid))
+    except Rejected as refusal:  # nothing ended: a later round retries
+        raise Unavailable(f"{type(action).__name__} was refused: {refusal}") from refusal
     return None
+
+
+def _start(action: Start, runtime: Runtime, spec: TaskSpec | MissingSecret) -> TaskObserved | None:
+    if isinstance(spec, MissingSecret):
+        return _build_failure(action, "secret_missing", "", spec.words)
+    try:
+        runtime.start(spec)
+    except Rejected as refusal:
+        reason = "refused_by_node" if isinstance(refusal, NodeRefused) else "rejected_by_cluster"
+        return _build_failure(action, reason, spec.node, str(refusal))
+    return None
+
+
+def _build_failure(action: Start, reason: str, node: str, words: str) -> TaskObserved:
+    view = ContainerView(action.uuid, node, "exited", detail=words)
+    return TaskObserved(action.uuid, action.job_id, TaskState.FAILED, reason, view)

@@ -304,3 +304,31 @@ def test_a_carrier_of_its_own_follows_within_a_second(start, store, folder):
         assert store.kept[TASK] == b"now\n"
     finally:
         carrier.stop()
+
+
+def test_what_the_platform_holds_back_is_sent_again_with_what_follows(start, store, folder):
+    """As it does where a value of a secret may begin: here with the last four bytes until the end."""
+    take, store.held = store.take, 4
+
+    def hold(piece):
+        content = base64.b64decode(piece["content"])
+        kept = content if piece["end"] else content[: max(len(content) - store.held, 0)]
+        return take({**piece, "content": base64.b64encode(kept).decode()})
+
+    store.take = hold
+    carrier = start()
+    folder.write("first")
+    rounds(carrier)
+    assert store.kept[TASK] == b"fi"
+    store.said.clear()
+    rounds(carrier)
+    assert all(piece["content"] == "" for piece in store.said)  # nothing new: it only asks
+    folder.write("second")
+    rounds(carrier)
+    assert store.kept[TASK] == b"first\nsec"
+    carrier = start()
+    rounds(carrier)
+    assert store.kept[TASK] == b"first\nsec"
+    store.states[TASK] = "ended"
+    rounds(carrier)
+    assert store.kept[TASK] == b"first\nsecond\n" and store.ends[TASK] == "whole"

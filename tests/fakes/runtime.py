@@ -17,6 +17,7 @@ from runtimes.contract.node import NodeView
 from runtimes.contract.runtime import Capabilities
 from runtimes.contract.task import TaskSpec
 from runtimes.local.access.streams import StreamSession, open_ends
+from runtimes.log_masking import LogMask
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -113,7 +114,7 @@ class FakeRuntime:
         task = self._tasks[uuid]
         task.view = replace(task.view, gpu_use=(GpuUse(card, limit_mib, used_mib, used_mib, 0),))
 
-    def forget(self, uuid: str) -> None:
+    def forget(self, uuid: str, *, mask: LogMask | None = None) -> None:
         self._settle()
         if uuid in self._tasks and self._tasks[uuid].view.phase == "exited":
             del self._tasks[uuid]

@@ -8,6 +8,7 @@ from runtimes.contract.container import ContainerView
 from runtimes.contract.errors import Unavailable
 from runtimes.contract.node import NodeView
 from runtimes.contract.task import TaskSpec
+from runtimes.log_masking import LogMask
 from tests.fakes.runtime import FakeRuntime
 from tests.loop.database import START, Database
 
@@ -75,10 +76,10 @@ class Engine(FakeRuntime):
             self.specs[uuid] = replace(spec, gpus=tuple(shares))
         self._go_out()
 
-    def forget(self, uuid: str) -> None:
+    def forget(self, uuid: str, *, mask: LogMask | None = None) -> None:
         task = self._tasks.get(uuid)
         self._come_in(task.view.node if task else "")
-        super().forget(uuid)
+        super().forget(uuid, mask=mask)
         self._go_out()
 
     def catch_up(self) -> None:

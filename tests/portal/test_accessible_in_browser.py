@@ -6,6 +6,7 @@ import pytest
 
 from accounts.models import PlatformRole, User
 from monitoring.models import AlertRule, Subject
+from secret_store.services import set_secret
 from tests import make
 from tests.portal.pages.rail import BUSY
 from tests.portal.test_legible_in_browser import PHONE, WIDE, data, make_busy_world, portal  # noqa: F401
@@ -37,6 +38,7 @@ def make_full_world() -> make.Cast:
     """ada's, who is an admin: each page is hers to see."""
     cast = make_busy_world()
     User.objects.filter(pk=cast.ada.pk).update(platform_role=PlatformRole.ADMIN)
+    set_secret(actor=cast.ada, name="HF_TOKEN", value="hf_1234567890")
     AlertRule.objects.create(
         name="own", subject=Subject.CARD, metric="power_w", comparison="above", threshold=1, audience=["admin"]
     )
@@ -56,7 +58,7 @@ def pages_of(cast) -> list[str]:
         *(f"/reports/{name}/" for name in ("usage", "waits", "idle", "failures", "energy", "day", "eta")),
         "/settings/profile/",
         "/settings/notifications/", "/settings/password/", "/settings/tokens/", "/settings/ssh-keys/",
-        "/settings/webhooks/", f"/settings/webhooks/{cast.webhook.pk}/",
+        "/settings/secrets/", "/settings/webhooks/", f"/settings/webhooks/{cast.webhook.pk}/",
         "/console/people/new", "/console/people/ada/", "/console/teams/", "/console/teams/nlp/",
         "/console/audit/", "/console/announcements/", "/console/machines/",
         "/console/machines/service?to=drain&node=n1",

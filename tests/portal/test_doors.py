@@ -29,6 +29,7 @@ from monitoring.report_mails.services import create_report_mail
 from notebooks.services import create_notebook
 from portal.api.permissions import AGENT, ANYBODY, SIGNED_IN
 from portal.models import SavedView
+from secret_store.services import set_secret
 from sharing.tokens import create_notebook_token
 from tests import make
 
@@ -116,6 +117,9 @@ API = {
     ("api-silences", "POST"): (401, 400, 403),
     ("api-silence", "GET"): (401, 404, 403),
     ("api-silence", "DELETE"): (401, 404, 403),
+    ("api-secrets", "GET"): (401, 200, 403),
+    ("api-secrets", "POST"): (401, 400, 403),
+    ("api-secret", "DELETE"): (401, 404, 403),
     ("api-webhooks", "GET"): (401, 200, 403),
     ("api-webhooks", "POST"): (401, 400, 403),
     ("api-webhook", "GET"): (401, 404, 403),
@@ -353,6 +357,9 @@ PAGES = {
     ("report_mail_delete", "POST"): (SIGN_IN, 404, SIGN_IN),
     ("report_mail_off", "GET"): (404, 404, 404),
     ("report_mail_off", "POST"): (404, 404, 404),
+    ("secrets", "GET"): (SIGN_IN, 200, SIGN_IN),
+    ("secrets", "POST"): (SIGN_IN, 400, SIGN_IN),
+    ("secret_delete", "POST"): (SIGN_IN, 404, SIGN_IN),
     ("webhooks", "GET"): (SIGN_IN, 200, SIGN_IN),
     ("webhooks", "POST"): (SIGN_IN, 400, SIGN_IN),
     ("webhook", "GET"): (SIGN_IN, 404, SIGN_IN),
@@ -473,7 +480,7 @@ OF_ADA_ALONE = [
     name
     for name, pattern in routes()
     if name == "terminal"
-    or {"notebook_id", "token_id", "key_id", "upload_id", "webhook_id", "silence_id", "mail_id", "view_id"}
+    or {"notebook_id", "token_id", "key_id", "upload_id", "secret_id", "webhook_id", "silence_id", "mail_id", "view_id"}
     & set(pattern.pattern.regex.groupindex)
 ]
 
@@ -499,6 +506,7 @@ def build_world():
     cast.image = make.image(cast.bob, cast.nlp, alias="secret-plan")
     cast.login = make.login(cast.bob, cast.nlp)
     cast.webhook = make.webhook(cast.ada, name="secret-plan")
+    cast.own_secret = set_secret(actor=cast.ada, name="SECRET_PLAN", value="secret-plan")
     cast.task = make.start(job)[0]
     cast.alert = make.alert("low_activity", "secret-plan", owners=[cast.ada.pk], teams=[cast.nlp.pk])
     cast.silence = make.silence(cast.ada, cast.alert.rule)
@@ -549,6 +557,7 @@ def address(name, world):
         "notebook_token_id": world.notebook_token.pk,
         "key_id": world.key.pk,
         "name": NAMES.get(name, world.job.public_id if name == "terminal" else "n1"),
+        "secret_id": world.own_secret.pk,
         "webhook_id": world.webhook.pk,
         "view_id": world.view.pk,
         "alert_id": world.alert.pk,

@@ -24,8 +24,9 @@ from runtimes.storage.areas import AreaId, get_area_path
 from scheduler.runtime import get_runtime
 
 LOST_WITHOUT_SECRETS = (
-    "Without the platform's keys, passwords of image registries are to be entered anew, webhooks sign with other "
-    "secrets, and SSH clients see another host key. Jobs, quotas, files, history, passwords and API tokens are whole."
+    "Without the platform's keys, passwords of image registries and secrets of jobs are to be entered anew, webhooks "
+    "sign with other secrets, and SSH clients see another host key. Jobs, quotas, files, history, passwords and API "
+    "tokens are whole."
 )
 
 

@@ -6,6 +6,7 @@ The reader, the JSON Schema, the body of `POST /jobs` and the table in docs/refe
 from jobs.jobfile.shapes import Choice, Field, Flag, Keys, Whole
 from jobs.jobfile.spec import Checkpoint, IdleWish
 from jobs.jobfile.values import (
+    AFTER,
     CODE,
     CPU,
     DATA,
@@ -19,8 +20,8 @@ from jobs.jobfile.values import (
     NAME,
     ROLE_NAME,
     RUN,
+    SECRETS,
     WORKDIR,
-    After,
     Choices,
     Duration,
     Ports,
@@ -31,7 +32,6 @@ from jobs.jobfile.values import (
 MAX_NODES = 10_000  # tasks of a job
 PRIORITIES = ("low", "normal", "high", "urgent")
 ENDS_JOB = ("any", "all")
-AFTER = ("success", "failure", "any")
 # End reasons (jobs/states.py) that can be retried.
 RETRY_WHEN = (
     "node_lost", "container_lost", "preempted", "reclaimed", "gang_broken", "exit_nonzero", "out_of_memory",
@@ -163,6 +163,13 @@ JOB = Keys(
             examples=(2, "4..8"),
         ),
         Field("env", ENV, "Environment variables of all tasks.", "none", examples=({"SEED": "1"},)),
+        Field(
+            "secrets",
+            SECRETS,
+            "Secrets of yours or your team by name, as variables and files, or as files alone.",
+            "none",
+            examples=(["WANDB_API_KEY"], {"HF_TOKEN": "file", "DEPLOY_KEY": "team:file"}),
+        ),
         Field("workdir", WORKDIR, "The directory to start in, below the code.", "the code's top"),
         Field("priority", Choice(PRIORITIES), "Its place in the queue; high priority may have a price.", "normal"),
         Field(
@@ -206,7 +213,7 @@ JOB = Keys(
         ),
         Field(
             "after",
-            After(AFTER, most=100),
+            AFTER,
             "Jobs that end before it starts, by id or by the name of your newest, with the end that each must come to.",
             "none",
             examples=("prepare", ["job-12", "job-13"], {"job-12": "any"}),
@@ -240,6 +247,6 @@ JOB = Keys(
             "Unlike tasks, by name, instead of run and what each task asks for.",
             "none",
         ),
-        *_later("shm", "place", "notify", "secrets", "main", "array"),
+        *_later("shm", "place", "notify", "main", "array"),
     )
 )

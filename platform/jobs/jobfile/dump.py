@@ -21,6 +21,7 @@ KEY_ORDER = (
     "nodes",
     "roles",
     "env",
+    "secrets",
     "workdir",
     "ports",
     "tensorboard",

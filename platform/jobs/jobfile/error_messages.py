@@ -14,9 +14,6 @@ FIELD_MESSAGES = {
         "Files cannot be placed at “%(got)s”. Use a path below the working directory, such as data/imagenet."
     ),
     "bad_directory": _("“%(got)s” is not a valid directory. Use a path such as runs, or ~/runs in your home."),
-    "bad_env_name": _(
-        "“%(got)s” is not a valid variable name. Use letters, digits and underscores, and do not begin with a digit."
-    ),
     "bad_image": _("“%(got)s” is not a valid image name. Write it like registry/name:tag."),
     "bad_label_name": _(
         "“%(got)s” is not a valid label name. Use up to 63 letters, digits, dots, slashes, dashes and underscores."
@@ -46,12 +43,10 @@ FIELD_MESSAGES = {
     "not_a_number": _("%(field)s is infinite or not a number. Use a number."),
     "not_utf8": _("The job file is not UTF-8: byte %(byte)s cannot be read. Save it as UTF-8."),
     "port_twice": _("Port %(port)s appears twice. Keep one of the two."),
-    "reserved_name": _(
-        "The variable %(name)s is set by the platform. Remove it, or set another one inside your command."
-    ),
     "role_twice": _(
         "The roles %(other)s and %(role)s differ only in a dash and would have the same variables. Rename one of them."
     ),
+    "secret_in_env": _("%(name)s is in secrets and in env. Keep one of the two; the secret is not shown to anybody."),
     "several_documents": _(
         "A job file describes one job. Remove the line with three dashes, and submit each job separately."
     ),

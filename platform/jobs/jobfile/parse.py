@@ -66,6 +66,9 @@ def _check_together(data: dict, found: dict) -> list[FieldError]:
         ]
     elif data.get("run") is None:
         wrong.append(FieldError("/run", "required"))
+    set_in_env = {name for each in (found, *found.get("roles", {}).values()) for name in each.get("env", {})}
+    both = [name for name in found.get("secrets", {}) if name in set_in_env]
+    wrong += [FieldError(pointer_of(["secrets", name]), "secret_in_env", {"name": name}) for name in both]
     time_s, max_time_s = found.get("time_s"), found.get("max_time_s")
     if time_s and max_time_s and time_s > max_time_s:
         params = {"time": duration_text(time_s), "max_time": duration_text(max_time_s)}

@@ -73,6 +73,7 @@ class JobSpec:
     per task. nodes: tasks that start together; nodes_max: the most. roles: replace run, the requests and ports.
     time_s: estimate. max_time_s: limit. start_at: not before. wait_max_s: for its first start, else it is cancelled.
     after: {job, by id once it is accepted: the end that it must come to}.
+    secrets: {name: own:variable, own:file, team:variable or team:file once it is accepted}.
     ports: as declared; Task.ports has the real ones. data: {target: source}.
     """
 
@@ -90,6 +91,7 @@ class JobSpec:
     nodes_max: int | None = None
     roles: tuple[RoleSpec, ...] = ()
     env: dict[str, str] = field(default_factory=dict)
+    secrets: dict[str, str] = field(default_factory=dict)
     workdir: str = ""
     priority: str = DEFAULT_PRIORITY
     time_s: int | None = None
@@ -120,6 +122,7 @@ def to_json(spec: JobSpec) -> dict:
         "code": spec.code,
         **(_roles_json(spec) if spec.roles else {**_task_json(spec, "nodes"), "ports": list(spec.ports)}),
         "env": dict(spec.env),
+        "secrets": dict(spec.secrets),
         "workdir": spec.workdir,
         "priority": spec.priority,
         "time": None if spec.time_s is None else duration_text(spec.time_s),
@@ -147,6 +150,7 @@ def from_json(stored: dict) -> JobSpec:
         **({} if roles else _task(stored, stored["nodes"])),
         roles=tuple(_role(name, role, stored) for name, role in roles.items()),
         env=dict(stored["env"]),
+        secrets=dict(stored.get("secrets", {})),
         time_s=_maybe(parse_duration, stored["time"]),
         max_time_s=_maybe(parse_duration, stored["max_time"]),
         start_at=_maybe(datetime.fromisoformat, stored.get("start_at")),

@@ -18,7 +18,18 @@ from common.resources import (
     parse_gpu,
     parse_memory,
 )
-from common.text import MAX_NAME, bad_character, check_name, kind_of, shorten_text
+from common.text import (
+    ENV_NAME,
+    MAX_ENV_NAME,
+    MAX_NAME,
+    RESERVED_ENV,
+    RESERVED_ENV_PREFIXES,
+    bad_character,
+    check_env_name,
+    check_name,
+    kind_of,
+    shorten_text,
+)
 from jobs.jobfile.shapes import (
     Choice,
     Map,
@@ -31,23 +42,16 @@ from jobs.jobfile.shapes import (
     read_text,
     refuse,
 )
+from secret_store.names import MOST_OF_A_JOB, check_secret_name
+from secret_store.names import WORDS as SECRET_WORDS
 
 MAX_IMAGE = 512
 MAX_PATH = 1_024
-MAX_ENV_NAME = 256
 MAX_ENV_VALUE_BYTES = 32 * 1024
 MAX_ENV_BYTES = 128 * 1024  # Linux: 128 KiB per string, a quarter of the stack for all
 MAX_PORTS = 16
 MAX_LABEL_VALUE = 256
 
-# These pick the GPU, lift its limit, load code into the platform's launcher, or are set by the platform.
-RESERVED_ENV_PREFIXES = ("NVIDIA_", "CUDA_DEVICE_", "CUDA_MPS_", "LD_", "TESSERA_")
-RESERVED_ENV = (
-    "CUDA_VISIBLE_DEVICES", "CUDA_DISABLE_CONTROL", "CUDA_OVERSUBSCRIBE", "CUDA_REDIRECT", "CUDA_TASK_PRIORITY",
-    "GPU_CORE_UTILIZATION_POLICY", "ACTIVE_OOM_KILLER", "RANK", "WORLD_SIZE", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT",
-)  # fmt: skip
-
-_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LABEL_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?")
 _ROLE_NAME = re.compile(r"[a-z]([a-z0-9_-]{0,29}[a-z0-9])?")
 _SPAN = re.compile(r"([0-9]{1,9})\s*\.\.\s*([0-9]{1,9})")
@@ -120,14 +124,6 @@ def read_directory(value: object, pointer: str) -> str:
     if bad := bad_character(text):
         fail(pointer, "bad_characters", character=bad)
     return text
-
-
-def read_env_name(name: str, pointer: str) -> str:
-    if not _ENV_NAME.fullmatch(name) or len(name) > MAX_ENV_NAME:
-        fail(pointer, "bad_env_name", got=shorten_text(name))
-    if name in RESERVED_ENV or name.startswith(RESERVED_ENV_PREFIXES):
-        fail(pointer, "reserved_name", name=shorten_text(name))
-    return name
 
 
 def read_env_value(value: object, pointer: str) -> str:
@@ -321,24 +317,25 @@ class Choices(Choice):
 
 
 @dataclass(frozen=True)
-class After(Shape):
-    """Jobs with a condition of each, as a map, a list or a text such as "prepare, job-12: any". The first is usual."""
+class Words(Shape):
+    """Names with a word each, as a map, a list or a text such as "prepare, job-12: any". The first word is usual."""
 
-    conditions: tuple[str, ...]
+    name: Reader
+    words: tuple[str, ...]
     most: int
 
     def read(self, value: Any, pointer: str) -> dict[str, str]:
         given = value if isinstance(value, dict) else dict(map(self._split, self._list(value, pointer)))
         if len(given) > self.most:
             fail(pointer, "too_many", max=self.most, got=len(given))
-        condition = Choice(self.conditions)
+        choice = Choice(self.words)
         return {
-            read_name(name, pointer + pointer_of([name])): condition.read(word, pointer + pointer_of([name]))
+            self.name(name, pointer + pointer_of([name])): choice.read(word, pointer + pointer_of([name]))
             for name, word in given.items()
         }
 
     def schema(self, yaml: bool) -> dict[str, Any]:
-        words = {"type": "string", "enum": list(self.conditions)}
+        words = {"type": "string", "enum": list(self.words)}
         return {
             "anyOf": [
                 {"type": "string"},
@@ -353,8 +350,11 @@ class After(Shape):
         return [name.strip() for name in read_text(value, pointer).split(",") if name.strip()]
 
     def _split(self, text: str) -> tuple[str, str]:
-        name, _, word = text.rpartition(":")
-        return (name.strip(), word.strip()) if word.strip() in self.conditions and name else (text, self.conditions[0])
+        for word in sorted(self.words, key=len, reverse=True):
+            name = text.removesuffix(word).rstrip()
+            if text.endswith(word) and name.endswith(":") and name != ":":
+                return name[:-1].strip(), word
+        return text, self.words[0]
 
 
 @dataclass(frozen=True)
@@ -398,8 +398,10 @@ class Roles(Map):
         return errors
 
 
+AFTER = Words(read_name, ("success", "failure", "any"), most=100)
+SECRETS = Words(check_secret_name, SECRET_WORDS, most=MOST_OF_A_JOB)
 ENV = Map(
-    name=_text(read_env_name, _RESERVED + _ENV_NAME.pattern, MAX_ENV_NAME),
+    name=_text(check_env_name, _RESERVED + ENV_NAME.pattern, MAX_ENV_NAME),
     value=_text(read_env_value, r"[^\u0000]*", MAX_ENV_VALUE_BYTES, ["string", "integer", "null"]),
     most=200,
     most_bytes=MAX_ENV_BYTES,

@@ -10,6 +10,7 @@ from typing import Literal, Protocol
 from runtimes.contract.container import ContainerView
 from runtimes.contract.node import NodeView
 from runtimes.contract.task import TaskSpec
+from runtimes.log_masking import LogMask
 
 Tone = Literal["ok", "note", "bad"]
 
@@ -23,7 +24,7 @@ class Capabilities:
     teams, probe) to Findings; probe may run something. belongings: Belongings class. remains: function of task uuids,
     to those of which something runs here though they have no records. listening: function that returns the ports which
     programs of the machine hold, where tasks share them. sampler: Sampler class, of the runtime, where its processes
-    see the machine; elsewhere agents send samples.
+    see the machine; elsewhere agents send samples. late_logs: the platform takes in logs of its tasks, and masks them.
     """
 
     containers: bool
@@ -36,6 +37,7 @@ class Capabilities:
     listening: str = ""
     sampler: str = ""
     resizes: bool = False
+    late_logs: bool = False
 
 
 @dataclass(frozen=True)
@@ -97,8 +99,11 @@ class Runtime(Protocol):
         serial: grows with each resize, so late calls are ignored. The caller accounts.
         """
 
-    def forget(self, uuid: str) -> None:
-        """Remove an ended task's remains from the node, except logs. A late start still runs nothing."""
+    def forget(self, uuid: str, *, mask: LogMask | None = None) -> None:
+        """Remove an ended task's remains from the node, except logs. A late start still runs nothing.
+
+        mask: for its log, if that has yet to be brought; without one, the log of a task with secrets is not.
+        """
 
 
 class LiveView(Protocol):

@@ -60,6 +60,15 @@ class Peer:
 
 
 @dataclass(frozen=True)
+class TaskSecret:
+    """A secret, for a file of its name in TESSERA_SECRETS. is_variable: for an environment variable as well."""
+
+    name: str
+    value: str = field(repr=False)
+    is_variable: bool = True
+
+
+@dataclass(frozen=True)
 class TaskSpec:
     """All that a runtime needs to run one task, once.
 
@@ -68,8 +77,9 @@ class TaskSpec:
     env. numa: near which NUMA node cores and memory should be, for each card, or for each core of a task without cards;
     () is anywhere. peers: the gang by rank; the first is master. ports: the master listens on the first, equal in the
     gang. port_map: declared → actual, in TESSERA_PORT_<declared>. image: "" for the default. cpu_pinning: of its node.
-    mps: share compute by NVIDIA's MPS if possible, else take turns. simulated_trace: what simulated cards do under it.
-    looked_at: monotonic time when no stop had been requested, None if unknown.
+    mps: share compute by NVIDIA's MPS if possible, else take turns. secrets: kept in memory only, in nothing that is
+    written or told of the task. simulated_trace: what simulated cards do under it. looked_at: monotonic time when no
+    stop had been requested, None if unknown.
     """
 
     uuid: str
@@ -96,6 +106,7 @@ class TaskSpec:
     ports: tuple[int, ...] = ()
     image: str = ""
     logins: tuple[RegistryLogin, ...] = ()
+    secrets: tuple[TaskSecret, ...] = ()
     cpu_overcommit_percent: int = 100
     platform_env: dict[str, str] = field(default_factory=dict)
     port_map: dict[int, int] = field(default_factory=dict)

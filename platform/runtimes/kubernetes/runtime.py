@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import quote
 
 from common.steady_clock import steady_now, steady_time
@@ -28,12 +28,13 @@ from runtimes.kubernetes.api.limiter import Urgency
 from runtimes.kubernetes.api.response_handling import NextStep
 from runtimes.kubernetes.cluster.namespaces import apply_logins, ensure_namespace
 from runtimes.kubernetes.cluster.nodes import build_node_view, is_silent, sum_foreign_requests
-from runtimes.kubernetes.pods import names, views
+from runtimes.kubernetes.pods import names, secret_volume, views
 from runtimes.kubernetes.pods.causes import Pod, find_start_failure
 from runtimes.kubernetes.pods.files_volume import prepare_files, read_storage
 from runtimes.kubernetes.pods.manifest import InstallConfig, build_pod, build_tombstone, check_install_config, hash_spec
 from runtimes.kubernetes.watch.image_pulls import ImagePulls
 from runtimes.kubernetes.watch.log_fallback import fetch_log
+from runtimes.log_masking import NO_MASK, LogMask
 from runtimes.log_store import LogStore
 
 log = logging.getLogger("tessera.kubernetes")
@@ -62,6 +63,7 @@ class KubernetesRuntime:
         "kubernetes",
         view="runtimes.kubernetes.watch.reflectors.ClusterView",
         own_addresses=True,
+        late_logs=True,
         examine="runtimes.kubernetes.cluster.installation_checks.examine",
         belongings="runtimes.kubernetes.cluster.uninstall.ClusterBelongings",
     )
@@ -121,18 +123,24 @@ class KubernetesRuntime:
             looked_at = time.monotonic()
             if self._get_pod(self._ensure_namespace(), spec.uuid) is not None:
                 return
+        if spec.secrets:
+            self._create_secret(spec, namespace)
         path = f"/api/v1/namespaces/{namespace}/pods"
         handled: tuple[NextStep, ...] = ("exists", "gone", "no_room", "reject")
-        answer, _ = self.api.call(
+        answer, made = self.api.call(
             "POST", path, pod, urgency=Urgency.CREATE, handles=handled, not_after=looked_at + FRESH_S
         )
         if answer.next_step == "gone":
-            self._ensured.discard(namespace)
-            self._logins.pop(namespace, None)
-            raise Unavailable(answer.words)
+            self._drop_namespace(namespace, answer.words)
         if answer.next_step == "exists":
-            self._check_existing(spec, namespace)
+            there = self._check_existing(spec, namespace)
+            if spec.secrets and not secret_volume.has_secrets(there):  # a tombstone, which came before us
+                self._delete_secret(namespace, spec.uuid)
+        elif answer.next_step == "done" and spec.secrets:
+            self._give_secret(made)
         elif answer.next_step in ("reject", "no_room") and self._get_pod(namespace, spec.uuid) is None:
+            if spec.secrets:
+                self._delete_secret(namespace, spec.uuid)
             raise (self._defer(spec.uuid, answer.words) if answer.next_step == "no_room" else Rejected(answer.words))
         self._no_room.pop(spec.uuid, None)
         self._namespaces[spec.uuid] = namespace
@@ -157,14 +165,19 @@ class KubernetesRuntime:
         """Refuse: the kubelet accounts a container's original units until it ends."""
         raise Rejected("On Kubernetes a slice keeps the size that its container was given.")
 
-    def forget(self, uuid: str) -> None:
+    def forget(self, uuid: str, *, mask: LogMask | None = None) -> None:
         for _ in range(TRIES):  # the kubelet may still update it
             pods = [pod for pod in self._find_pods(names.check_uuid(uuid)) if not _is_forgotten(pod)]
             if any(not views.has_ended(pod) for pod in pods):
                 return
             if self.logs is not None:
                 for pod in pods:
-                    fetch_log(self.api, pod, self.logs)
+                    if over := mask or (None if secret_volume.has_secrets(pod) else NO_MASK):
+                        fetch_log(self.api, pod, self.logs, over)
+            for pod in pods:
+                # One without a pod is left where a start was cut off, and a tombstone came before the next.
+                if secret_volume.has_secrets(pod) or views.is_tombstone(pod):
+                    self._delete_secret(pod["metadata"]["namespace"], uuid)
             if all(self._forget_pod(pod) for pod in pods):
                 self._namespaces.pop(uuid, None)
                 return
@@ -243,8 +256,32 @@ class KubernetesRuntime:
         finally:
             lock.release()
 
-    def _check_existing(self, spec: TaskSpec, namespace: str) -> None:
-        """Handle a taken name: refuse a foreign pod; keep ours, marked if its spec differs."""
+    def _create_secret(self, spec: TaskSpec, namespace: str) -> None:
+        """Create the task's Secret before its pod, which would wait for it. An earlier start may have done so."""
+        secret = secret_volume.build_secret(spec, namespace, self.config.labels)
+        path = f"/api/v1/namespaces/{namespace}/secrets"
+        answer, _ = self.api.call("POST", path, secret, urgency=Urgency.CREATE, handles=("exists", "gone"))
+        if answer.next_step == "gone":
+            self._drop_namespace(namespace, answer.words)
+
+    def _give_secret(self, pod: Pod) -> None:
+        """Let the Secret go with its pod, should nobody forget it."""
+        namespace = pod["metadata"]["namespace"]
+        path = f"/api/v1/namespaces/{namespace}/secrets/{names.name_secret(views.read_task_uuid(pod))}"
+        self.api.call("PATCH", path, secret_volume.build_owner(pod), content=MERGE_PATCH, handles=("gone",))
+
+    def _delete_secret(self, namespace: str, uuid: str) -> None:
+        path = f"/api/v1/namespaces/{namespace}/secrets/{names.name_secret(uuid)}"
+        self.api.call("DELETE", path, urgency=Urgency.DELETE, handles=("gone", "again", "no_right"))
+
+    def _drop_namespace(self, namespace: str, words: str) -> NoReturn:
+        """Forget a namespace that is gone, so that the next start makes it again."""
+        self._ensured.discard(namespace)
+        self._logins.pop(namespace, None)
+        raise Unavailable(words)
+
+    def _check_existing(self, spec: TaskSpec, namespace: str) -> Pod:
+        """Handle a taken name: refuse a foreign pod; keep and return ours, marked if its spec differs."""
         name, asked = names.name_pod(spec.uuid), hash_spec(spec)
         for _ in range(TRIES):
             pod = self._get_pod(namespace, spec.uuid)
@@ -255,10 +292,10 @@ class KubernetesRuntime:
                 log.error("the pod %s/%s is not ours and has a task's name", namespace, name)
                 raise Rejected(f"Another pod is called {name} in {namespace}.")
             if notes.get(names.ANNOTATION_SPEC, asked) == asked or notes.get(names.ANNOTATION_DIFFERS) == asked:
-                return  # or an older pod without hash
+                return pod  # or an older one without hash
             log.error("the pod %s/%s has a task's name and was asked to be something else", namespace, name)
             if self._patch(pod, {"annotations": {names.ANNOTATION_DIFFERS: asked}}):
-                return
+                return pod
         raise Unavailable(f"The pod {name} in {namespace} is changed by others all the time.")
 
     def _stop_pod(self, pod: Pod, grace_s: int) -> None:

@@ -149,6 +149,19 @@ def hide_paths(paths: list[str], binds: list[tuple[int, str, str, bool]]) -> Non
     _mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
 
 
+def mount_memory(path: str, size: int) -> int:
+    """After `hide_paths`, mount a closed tmpfs on a new folder of the task's own directory; return it, open."""
+    os.mkdir(path, 0o700)
+    _mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, f"size={size},mode=0700")
+    return os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+
+def seal_memory(path: str, size: int) -> None:
+    """Make what `mount_memory` mounted read-only."""
+    flags = MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC
+    _mount("tmpfs", path, None, flags, f"size={size},mode=0700")
+
+
 def bind_file(source: int, target: str, read_only: bool) -> None:
     """After `hide_paths`, mount an open file over another."""
     _mount(f"/proc/self/fd/{source}", target, None, MS_BIND)

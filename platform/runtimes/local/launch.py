@@ -16,6 +16,7 @@ from runtimes.local.node.data_locations import DataLocations
 from runtimes.local.node.isolation_probe import run_python
 from runtimes.local.node.machine import Machine
 from runtimes.local.plan import build_plan
+from runtimes.local.shim.secret_files import write_memory_file
 from runtimes.local.taskdir import TaskDir, list_live_records
 from runtimes.storage.areas import AreaId, ensure_area
 from runtimes.storage.file_lock import hold_file_lock
@@ -76,22 +77,26 @@ def launch_task(spec: TaskSpec, task: TaskDir, lock: int, machine: Machine, data
             spec, node, scratch=scratch, log=str(log), cpus=cpus, memory_node=near, gpu_slice=gpu_slice, mps=mps
         )
         task.write("spec.json", plan)
-    command = run_python("from runtimes.local.shim.shim import main; main(*sys.argv[1:])", task.path, str(lock))
     errors = os.open(task / "shim.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    handed = [lock]
     try:
+        if spec.secrets:
+            handed.append(write_memory_file(spec.secrets))
+        start = "from runtimes.local.shim.shim import main; main(*sys.argv[1:])"
         shim = subprocess.Popen(
-            command,
+            run_python(start, task.path, *map(str, handed)),
             env={},
             cwd="/",
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=errors,
-            pass_fds=(lock,),
+            pass_fds=handed,
             start_new_session=True,
         )
         shim.wait()  # it forks and exits
     finally:
-        os.close(errors)
+        for fd in (errors, *handed[1:]):
+            os.close(fd)
 
 
 def _ensure_areas(spec: TaskSpec, machine: Machine) -> None:

@@ -2,16 +2,17 @@
 
 import os
 import signal
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pynvml
 
 from runtimes.contract.task import Checkpoint, TaskSpec
-from runtimes.environment import build_gang_files, build_task_environment
+from runtimes.environment import SECRETS, build_gang_files, build_task_environment
 from runtimes.gpu_sharing import build_slice_environment, list_watched_limits
 from runtimes.local.config import NodeContext
 from runtimes.local.node.isolation_probe import SOURCES
+from runtimes.local.shim import secret_files
 from runtimes.local.shim.cgroups import WATCHDOG
 from runtimes.local.shim.mounts import in_home
 from runtimes.storage.areas import get_area_path
@@ -38,7 +39,9 @@ def build_plan(
     config, isolation = node.config, node.isolation
     seen_at = str(config.run_dir / "task") if isolation.namespaces else scratch
     work = os.path.join(seen_at, "work")
+    secrets = secret_files.choose_folder(spec.uuid, seen_at, isolation.namespaces) if spec.secrets else ""
     env = build_environment(spec, node, seen_at) | (mps["env"] if mps else {})
+    env |= {SECRETS: secrets} if secrets else {}
     cwd = os.path.normpath(os.path.join(work, spec.workdir or ""))
     plan = {
         "argv": [find_shell(), "-c", spec.run],
@@ -53,6 +56,7 @@ def build_plan(
         "namespaces": isolation.namespaces,
         "hide": config.hidden,
         "seen_at": seen_at,
+        "secrets": secrets,
         "shm_mib": 0 if mps else spec.memory_mib,  # programs and the daemon of MPS meet in the machine's /dev/shm
         "uid": spec.uid if isolation.separate_uids else None,
         "gid": spec.gid if isolation.separate_uids else None,
@@ -77,7 +81,7 @@ def build_plan(
         "checkpoint": _plan_checkpoint(spec.checkpoint, cwd, env["HOME"]) if spec.checkpoint else None,
         "path": [*SOURCES, str(Path(pynvml.__file__).parent)],
     }
-    return {"spec": asdict(spec), "plan": plan}
+    return {"spec": asdict(replace(spec, secrets=())), "plan": plan}
 
 
 def build_environment(spec: TaskSpec, node: NodeContext, seen_at: str) -> dict[str, str]:

@@ -23,6 +23,7 @@ from runtimes.local.node.data_locations import DataLocations
 from runtimes.local.node.machine import Machine
 from runtimes.local.task_views import TaskViews, record_end
 from runtimes.local.taskdir import TaskDir, build_exit_record, get_task_dir, list_tasks
+from runtimes.log_masking import LogMask
 from runtimes.log_store import LogStore
 from runtimes.storage.file_lock import hold_file_lock
 
@@ -109,7 +110,7 @@ class LocalRuntime:
             except OSError as error:
                 raise Rejected(f"The slice stays as it is: {error}") from error
 
-    def forget(self, uuid: str) -> None:
+    def forget(self, uuid: str, *, mask: LogMask | None = None) -> None:
         task = self._task(uuid)
         if task.read("exit") is None:
             return

@@ -10,7 +10,7 @@ from runtimes.contract.container import ContainerView, GpuUse
 from runtimes.local import orphan_processes, processes
 from runtimes.local.config import NodeConfig
 from runtimes.local.node.machine import ADDRESS
-from runtimes.local.shim import cgroups
+from runtimes.local.shim import cgroups, secret_files
 from runtimes.local.taskdir import TaskDir, build_exit_record
 
 LOST = "Its shim is gone and processes of it are still there; they are being killed."
@@ -87,6 +87,8 @@ def record_end(task: TaskDir, unstarted: dict) -> dict | None:
     if ended is not None:
         for group in orphan_processes.list_task_groups(task):
             cgroups.remove_group(group)
+        if record := task.read("spec.json"):
+            secret_files.remove_folder(record["plan"])
         task.write("exit", ended)
     return ended
 

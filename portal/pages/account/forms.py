@@ -20,6 +20,7 @@ SCOPE_WORDS = {
     "files:write": _("Upload, move and delete files"),
     "idle:write": _("Keep, exempt and release what is idle"),
     "tokens:write": _("Create and revoke tokens and SSH keys"),
+    "secrets:write": _("Set and delete secrets, and list them without their values"),
     "webhooks:write": _("Create, change and delete webhooks"),
     "reports:read": _("Read the GPU time of your teams"),
     "profile:write": _("Change your name, mail address, language and time zone"),

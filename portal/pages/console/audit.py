@@ -41,6 +41,7 @@ KIND_WORDS: dict[str, str | Promise] = {
     "alert": _("Alert"),
     "silence": _("Silence"),
     "price": _("Price"),
+    "secret": _("Secret"),
     "webhook": _("Webhook"),
     "job": _("Job"),
     "task": _("Task"),

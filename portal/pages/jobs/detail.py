@@ -7,6 +7,7 @@ from functools import cached_property
 from django.conf import settings
 from django.urls import reverse
 from django.utils.formats import number_format
+from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
@@ -178,6 +179,22 @@ class TaskRow:
         return show_elapsed(self.task.started_at, self.task.ended_at)
 
 
+SECRET_WORDS = {
+    "own:variable": gettext_lazy("of its owner, as a variable and a file"),
+    "own:file": gettext_lazy("of its owner, as a file"),
+    "team:variable": gettext_lazy("of the team, as a variable and a file"),
+    "team:file": gettext_lazy("of the team, as a file"),
+}
+
+
+@dataclass(frozen=True)
+class NamedSecret:
+    """A secret that it names. words: whose it is, and how its tasks get it."""
+
+    name: str
+    words: str | Promise
+
+
 @dataclass(frozen=True)
 class Dependency:
     """A job after which it starts. words: its state, and to what end it must come."""
@@ -223,6 +240,10 @@ class JobDetail:
     def stops(self) -> str:
         """Say whether it may be stopped for other teams, and who says so; "" of a notebook, which never is."""
         return "" if self.job.kind == JobKind.INTERACTIVE else describe_stops(self.job)
+
+    @property
+    def secrets(self) -> list[NamedSecret]:
+        return [NamedSecret(name, SECRET_WORDS[wish]) for name, wish in (self.job.spec.get("secrets") or {}).items()]
 
     @property
     def after(self) -> list[Dependency]:

@@ -26,6 +26,7 @@ TEXTS = (
     "start_at",
     "wait_max",
     "after",
+    "secrets",
 )
 NUMBERS = ("nodes", "retry")
 FLAGS = ("hold",)
@@ -48,7 +49,8 @@ def values_of(data: Mapping) -> dict[str, str]:
     values |= {name: "on" if data.get(name) is True else "" for name in FLAGS}
     values |= {name: _choice_text(data.get(name)) for name in CHOICES}
     values["env"] = _env_lines(data.get("env"))
-    values["after"] = _list_jobs(data.get("after"))
+    values["after"] = _list_names(data.get("after"), usual="success")
+    values["secrets"] = _list_names(data.get("secrets"), usual="variable")
     return values
 
 
@@ -109,11 +111,11 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else str(value)
 
 
-def _list_jobs(after: object) -> str:
-    """Return what a job waits for as the form's field has it: "prepare, job-12: any"."""
-    if isinstance(after, dict):
-        return ", ".join(name if end == "success" else f"{name}: {_text(end)}" for name, end in after.items())
-    return ", ".join(_text(name) for name in after) if isinstance(after, list) else _text(after)
+def _list_names(said: object, usual: str) -> str:
+    """Return names with a word each as the form's field has them: "prepare, job-12: any". usual: the word left out."""
+    if isinstance(said, dict):
+        return ", ".join(name if word == usual else f"{name}: {_text(word)}" for name, word in said.items())
+    return ", ".join(_text(name) for name in said) if isinstance(said, list) else _text(said)
 
 
 def _env_lines(env: object) -> str:

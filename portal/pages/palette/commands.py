@@ -32,6 +32,7 @@ PARTS = (
     Page("notices", _("Notices"), "bell"),
     Page("tokens", _("API tokens"), "key", _("Settings")),
     Page("ssh_keys", _("SSH keys"), "terminal-2", _("Settings")),
+    Page("secrets", _("Secrets"), "lock", _("Settings")),
     Page("webhooks", _("Webhooks"), "send", _("Settings")),
     Page("notifications", _("Notifications"), "bell", _("Settings")),
     Page("password", _("Password"), "lock", _("Settings")),

@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 from common.resources import GpuAsk
-from common.text import name_problem
+from common.text import RESERVED_ENV, RESERVED_ENV_PREFIXES, name_problem
 from jobs.jobfile.description import CHECKPOINT_SIGNALS, ENDS_JOB, MAX_GRACE_S, PRIORITIES, RETRY_WHEN
 from jobs.jobfile.dump import dump_yaml
 from jobs.jobfile.load import load_jobfile
 from jobs.jobfile.parse import parse_spec
 from jobs.jobfile.spec import Checkpoint, JobSpec, RoleSpec, from_json, roles_of, to_json
-from jobs.jobfile.values import RESERVED_ENV, RESERVED_ENV_PREFIXES
+from secret_store.names import WORDS
 
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=60)
 tricky = st.sampled_from(
@@ -63,6 +63,7 @@ common = {
     "image": st.none() | st.just("registry.local/llm/train:24.10"),
     "code": st.sampled_from([None, ".", "sha256:" + "0f" * 32]),
     "env": st.dictionaries(env_names, texts | tricky, max_size=4),
+    "secrets": st.dictionaries(env_names.map("OF_SECRETS_{}".format), st.sampled_from(WORDS), max_size=3),
     "workdir": st.sampled_from(["", "src", "a b/c", "1", "实验"]),
     "priority": st.sampled_from(PRIORITIES),
     "time_s": st.none() | st.integers(1, 1000),

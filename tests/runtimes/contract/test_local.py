@@ -4,11 +4,12 @@ import pytest
 
 from runtimes.local.node.isolation_probe import OWN_UID, SHARED, Isolation, MemoryControl
 from runtimes.local.shim.cgroups import WATCHDOG
+from tests.runtimes.contract.secrets_suite import SecretsContract
 from tests.runtimes.contract.suite import RuntimeContract
 from tests.runtimes.worlds import LocalWorld
 
 
-class TestLocalRuntime(RuntimeContract):
+class TestLocalRuntime(RuntimeContract, SecretsContract):
     """With all that this machine's kernel allows us."""
 
     @pytest.fixture
@@ -18,7 +19,7 @@ class TestLocalRuntime(RuntimeContract):
         world.close()
 
 
-class TestLocalRuntimeWithNothing(RuntimeContract):
+class TestLocalRuntimeWithNothing(RuntimeContract, SecretsContract):
     """Where the kernel allows nothing: one account, no namespaces, no control groups."""
 
     @pytest.fixture
@@ -29,7 +30,7 @@ class TestLocalRuntimeWithNothing(RuntimeContract):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
-class TestLocalRuntimeWithoutNamespaces(RuntimeContract):
+class TestLocalRuntimeWithoutNamespaces(RuntimeContract, SecretsContract):
     """Root in a container that may not make namespaces."""
 
     @pytest.fixture

@@ -16,6 +16,7 @@ VOLUMES: dict[str, dict] = {
     "hostPath of the kubelet": {"path": "/var/lib/kubelet/device-plugins"},
     "hostPath of a card": {"path": "/dev/nvidia0", "type": "CharDevice"},
     "secret": {"secretName": "registry"},
+    "secret of another task": {"secretName": "s-" + "f" * 32},
     "configMap": {"name": "settings"},
     "projected": {"sources": [{"serviceAccountToken": {"path": "token", "audience": "api"}}]},
     "projected secret": {"sources": [{"secret": {"name": "registry"}}]},

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from runtimes.contract.node import BALLOONS, STATIC, GpuView
-from runtimes.contract.task import Checkpoint, GpuShare, Mount, Peer, TaskSpec
+from runtimes.contract.task import Checkpoint, GpuShare, Mount, Peer, TaskSecret, TaskSpec
 from runtimes.gpu_sharing import HAMI, MIG, NVFRACTION, PLUGIN, SLICE, TOOLKIT
 from runtimes.kubernetes.pods.files_volume import Storage
 from runtimes.kubernetes.pods.manifest import InstallConfig
@@ -52,6 +52,7 @@ TASKS = {
         port_map={8888: 31001},
         platform_env={"TESSERA_UPSTREAM_TOKEN": "secret"},
     ),
+    "with_secrets": task(secrets=(TaskSecret("HUB_TOKEN", "c4nary"), TaskSecret("KEY", "c4nary", is_variable=False))),
     "a_gang": task(
         "mpirun train",
         rank=0,

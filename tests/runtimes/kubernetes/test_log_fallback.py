@@ -7,6 +7,7 @@ import pytest
 from runtimes.contract.errors import Rejected, Unavailable
 from runtimes.kubernetes.pods import names
 from runtimes.kubernetes.watch.log_fallback import fetch_log
+from runtimes.log_masking import LogMask
 from runtimes.log_store import LogStore
 
 TASK = "a" * 32
@@ -47,6 +48,11 @@ def test_it_is_fetched_once(store):
     fetch_log(server, ended_pod(), store)
     assert store.read(TASK, 0)[0] == b"one\ntwo\n"
     assert server.asked == [f"/api/v1/namespaces/tessera-team-20000/pods/t-{TASK}/log"]
+
+
+def test_what_a_task_was_given_of_secrets_is_masked(store):
+    fetch_log(Server(b"it is c4nary-f00d!\n"), ended_pod(), store, LogMask(["c4nary-f00d"]))
+    assert store.read(TASK, 0)[0] == b"it is ***********!\n"
 
 
 def test_what_an_agent_brought_is_left_as_it_is(store):

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from runtimes.contract.errors import Unavailable
+from runtimes.contract.task import TaskSecret
 from runtimes.images.names import RegistryLogin
 from runtimes.kubernetes.access.pod_access import KubernetesAccess
 from runtimes.kubernetes.api.client import MERGE_PATCH, ApiServer
@@ -137,6 +138,20 @@ def test_it_writes_the_logins_of_a_team_and_reads_none(world, platform):
     assert secret["type"] == "kubernetes.io/dockerconfigjson"
 
 
+def test_it_gives_a_task_its_secrets_and_takes_them_away(world, platform):
+    spec = world.spec("true", secrets=(TaskSecret("HUB_TOKEN", "c4nary-f00d-1234"),))
+    platform.runtime.start(spec)
+    path = f"/api/v1/namespaces/{platform.install}-team-20000/secrets/{names.name_secret(spec.uuid)}"
+    answer, _ = platform.api.call("GET", path, handles=("no_right",))
+    assert answer.next_step == "no_right"
+    _, secret = platform.admin.call("GET", path)
+    assert [owner["name"] for owner in secret["metadata"]["ownerReferences"]] == [names.name_pod(spec.uuid)]
+    wait_slowly(lambda: look(platform, spec.uuid).phase == "exited")
+    platform.runtime.forget(spec.uuid)
+    answer, _ = platform.admin.call("GET", path, handles=("gone",))
+    assert answer.next_step == "gone"
+
+
 def test_the_least_rights_are_enough_for_a_teams_claim(platform):
     config = replace(platform.runtime.config, storage=STORAGE)
     ensure_namespace(platform.api, config, 20021)
@@ -210,6 +225,10 @@ CHANGES = {
     "an account": {"serviceAccountName": "other"},
     "a runtime class": {"runtimeClassName": "nvidia"},
     "a scheduler": {"schedulerName": "mine"},
+    "another task's secret": {
+        "volumes": [*EMPTY, {"name": "secrets", "secret": {"secretName": "s-" + "f" * 32}}],
+    },
+    "a secret of the team": {"volumes": [*EMPTY, {"name": "secrets", "secret": {"secretName": names.LOGINS}}]},
     "another claim": {"volumes": [*EMPTY, {"name": "files", "persistentVolumeClaim": {"claimName": "x"}}]},
     "a projected volume": {"volumes": [{"name": each, "configMap": {"name": "x"}} for each in OWN]},
 }

@@ -7,11 +7,12 @@ import itertools
 import pytest
 
 from runtimes.contract.errors import Rejected, Unavailable
+from runtimes.contract.task import TaskSecret
 from runtimes.kubernetes.api.client import Listed
 from runtimes.kubernetes.api.response_handling import Answer
 from runtimes.kubernetes.cluster.installation_checks import _check_impostors
 from runtimes.kubernetes.pods import names
-from runtimes.kubernetes.pods.manifest import build_pod
+from runtimes.kubernetes.pods.manifest import build_pod, build_tombstone
 from runtimes.kubernetes.runtime import ALL_PODS, KubernetesRuntime
 from tests.runtimes.kubernetes.specs import CONFIG, UUID, task
 
@@ -24,6 +25,7 @@ class Pods:
     def __init__(self, *between):
         self.pods, self.between, self.versions = {}, list(between), itertools.count(1)
         self.deleted = []
+        self.elsewhere: list[tuple[str, str]] = []
 
     def put(self, pod):
         meta = pod["metadata"] | {"resourceVersion": str(next(self.versions))}
@@ -40,6 +42,7 @@ class Pods:
 
     def _answer(self, verb, path, body):
         if "/pods" not in path:
+            self.elsewhere.append((verb, path))
             return Answer("done"), {"metadata": {"labels": {names.LABEL_INSTALL: CONFIG.install}}}
         if verb == "POST":
             return Answer("exists"), {}
@@ -128,3 +131,15 @@ def test_a_pod_of_others_in_the_way_ends_the_task_and_is_left_alone():
     with pytest.raises(Rejected, match="Another pod"):
         runtime_on(api).start(task())
     assert api.deleted == []
+
+
+@pytest.mark.parametrize("first", ["a start", "a stop"])
+def test_secrets_stay_with_the_pod_that_has_them_and_with_no_tombstone(first):
+    spec, api = task(secrets=(TaskSecret("HUB_TOKEN", "c4nary"),)), Pods()
+    namespace = names.name_team_namespace(CONFIG.install, spec.gid)
+    api.put(pod_of(spec) if first == "a start" else build_tombstone(UUID, CONFIG, namespace, epoch=1, end={}))
+    runtime_on(api).start(spec)
+    secrets = f"/api/v1/namespaces/{namespace}/secrets"
+    asked = [each for each in api.elsewhere if each[1].startswith(secrets) and names.LOGINS not in each[1]]
+    taken = [] if first == "a start" else [("DELETE", f"{secrets}/s-{UUID}")]
+    assert asked == [("POST", secrets), *taken]

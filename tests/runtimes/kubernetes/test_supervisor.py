@@ -211,3 +211,19 @@ def test_who_is_stopped_while_it_waits_for_a_name_runs_nothing(box):
     wait_for((box.folder / "work").exists)
     box.term()
     assert (box.wait(), box.told()) == (143, "tessera cause=stopped saved=") and not box.says("begun")
+
+
+def test_secrets_are_variables_of_the_task_alone_whatever_they_are_called(box):
+    values = {"HUB": "a b\n$HOME 'q' \\\n\n", "run": "of-run", "task": "x", "TESSERA": "é"}
+    (box.folder / "secrets").mkdir()
+    for name, value in values.items():
+        (box.folder / "secrets" / name).write_text(value)
+    told = {"TESSERA_SECRETS": str(box.folder / "secrets"), "TESSERA_SECRET_VARIABLES": " ".join(values)}
+    check = "; ".join(f'printf %s "${name}" >{box.folder}/got.{name}' for name in values)
+    assert box.start(f"{check}; env | grep -c ^TESSERA_VALUE= || exit 3", **told).wait() == 3
+    assert {name: (box.folder / f"got.{name}").read_text() for name in values} == values
+
+
+def test_a_secret_that_is_not_there_keeps_the_task_from_running(box):
+    told = {"TESSERA_SECRETS": str(box.folder), "TESSERA_SECRET_VARIABLES": "HUB"}
+    assert box.start("echo ran", **told).wait() == 127 and not box.says("ran")

@@ -1,15 +1,17 @@
 """What a job meets: its account, environment, limits, log; and how its end is told."""
 
+import base64
 import io
 import os
 import signal
 import tarfile
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from runtimes.contract.errors import Rejected
-from runtimes.contract.task import GpuShare, Peer
+from runtimes.contract.task import GpuShare, Peer, TaskSecret
 from runtimes.local import orphan_processes
 from runtimes.local.node.isolation_probe import OWN_UID, SHARED, Isolation, MemoryControl
 from runtimes.local.processes import list_processes
@@ -387,3 +389,25 @@ def test_a_slice_of_a_simulated_card_is_resized_by_the_ledger_alone(world):
     world.until(without.uuid, "running")
     with pytest.raises(Rejected, match="no such task with a slice"):
         world.runtime.resize(without.uuid, {card.uuid: 16255}, serial=1)
+
+
+def test_values_of_secrets_are_masked_and_written_nowhere(world):
+    value = "c4nary-5ecret-value"
+    run = 'printf "say "; for part in "${TOKEN%%-*}" "-5ecret" "-value"; do printf %s "$part"; sleep 0.2; done'
+    encoded = 'printf " %s\\n" "$(printf %s "$TOKEN" | base64)"; nonsense-"$TOKEN"'
+    view = world.run(f"{run}; {encoded}", secrets=(TaskSecret("TOKEN", value),))
+    assert view.exit_code == 127
+    log = world.log(view.uuid)
+    assert log.startswith("say " + "*" * len(value) + " ") and value not in log
+    assert base64.b64encode(value.encode()).decode()[:12] not in log
+    written = [path for path in world.base.rglob("*") if path.is_file() and value.encode() in path.read_bytes()]
+    assert written == [] and not list(Path("/dev/shm").glob(f"tessera-{view.uuid}"))
+
+
+def test_secrets_leave_the_memory_of_the_machine_when_the_shim_is_killed(world):
+    spec = world.spec("sleep 60", secrets=(TaskSecret("TOKEN", "c4nary-5ecret-value"),))
+    world.runtime.start(spec)
+    world.until(spec.uuid, "running")
+    world.kill_shim(spec.uuid)
+    world.until(spec.uuid, "exited")
+    assert not list(Path("/dev/shm").glob(f"tessera-{spec.uuid}"))

@@ -17,7 +17,7 @@ from runtimes.contract.node import GpuView
 from runtimes.contract.task import TaskSpec
 from runtimes.environment import build_task_environment
 from runtimes.kubernetes.cluster.network_policy import build_egress_rule
-from runtimes.kubernetes.pods import card_modes, files_volume, names
+from runtimes.kubernetes.pods import card_modes, files_volume, names, secret_volume
 from runtimes.kubernetes.pods.downward_files import PodFiles, build_pod_files, list_peer_names, name_peers
 from runtimes.kubernetes.pods.files_volume import Storage
 
@@ -104,6 +104,7 @@ def build_pod(spec: TaskSpec, config: InstallConfig, cards: Mapping[str, GpuView
             {"name": "scratch", "emptyDir": {}},
             {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{spec.memory_mib}Mi"}},
             *files_volume.build_volumes(config.install, config.storage),
+            *secret_volume.build_volumes(spec),
         ],
         **pod_files.place,
     }
@@ -206,6 +207,7 @@ def _container(spec: TaskSpec, config: InstallConfig, cards: Mapping[str, GpuVie
             {"name": "scratch", "mountPath": names.TASK_ROOT},
             {"name": "shm", "mountPath": "/dev/shm"},
             *files_volume.build_mounts(spec, config.storage),
+            *secret_volume.build_mounts(spec),
             *pod_files.mounts,
         ],
     }
@@ -227,7 +229,7 @@ def _arguments(spec: TaskSpec) -> list[str]:
 def _environment(spec: TaskSpec, config: InstallConfig, cards: Mapping[str, GpuView]) -> dict[str, str]:
     hints, fixed = card_modes.build_card_environment(spec, cards)
     team = {"TESSERA_TEAM_FOLDER": os.path.join(names.TASK_ROOT, "team")} if config.storage else {}
-    env = build_task_environment(spec, names.TASK_ROOT, hints, fixed | team)
+    env = build_task_environment(spec, names.TASK_ROOT, hints, fixed | team | secret_volume.build_environment(spec))
     return {name: value for name, value in env.items() if ENV_NAME.fullmatch(name)}
 
 

@@ -64,6 +64,11 @@ def name_pod(uuid: str) -> str:
     return f"t-{check_uuid(uuid)}"
 
 
+def name_secret(uuid: str) -> str:
+    """Return the Secret with what a task has of secrets."""
+    return f"s-{check_uuid(uuid)}"
+
+
 def name_pod_host(uuid: str) -> str:
     return f"{name_pod(uuid)}.{GANG_SERVICE}"
 

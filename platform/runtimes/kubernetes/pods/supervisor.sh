@@ -85,6 +85,15 @@ link_data() { # an empty folder gives way; anything else that is there stays, an
   (umask "$1" && mkdir -p "$2") && mkdir -p "${4%/*}" && { [ ! -d "$4" ] || rmdir "$4"; } && ln -s "$3" "$4"
 }
 
+become() { # the task, with the variables that it has of secrets; a secret may be called as one of ours, but for TESSERA_
+  for TESSERA_NAME in $TESSERA_SECRET_VARIABLES; do # what $() drops at the end, the x keeps
+    TESSERA_VALUE=$(cat "$TESSERA_SECRETS/$TESSERA_NAME" && echo x) || exit 127
+    export "$TESSERA_NAME=${TESSERA_VALUE%x}"
+  done
+  unset TESSERA_NAME TESSERA_VALUE
+  exec "$@"
+}
+
 for promise in $TESSERA_PROMISED; do # by the platform: what the node adds where it gives its cards as it said
   eval "given=\${${promise%%=*}-}"
   [ "$given" = "${promise#*=}" ] || fail "The node did not do what its agent said of its cards: $promise."
@@ -106,7 +115,7 @@ if [ -n "$rang" ]; then
   exit 143
 fi
 shell=$(command -v bash || command -v sh)
-"$shell" -c "$run" &
+become "$shell" -c "$run" &
 task=$!
 step=runs
 [ "$most" = 0 ] || arm "$most"

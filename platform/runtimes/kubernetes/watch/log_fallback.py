@@ -9,6 +9,7 @@ from common.steady_clock import steady_now
 from runtimes.contract.errors import Rejected, Unavailable
 from runtimes.kubernetes.api.client import ApiServer
 from runtimes.kubernetes.pods.views import build_pod_path, build_view, is_tombstone, read_task_uuid
+from runtimes.log_masking import NO_MASK, LogMask
 from runtimes.log_store import LogStore
 
 log = logging.getLogger("tessera.kubernetes")
@@ -20,8 +21,8 @@ NO_LOG = b"unable to retrieve container logs for", b"failed to try resolving sym
 """What a kubelet returns as log text for a removed container or file."""
 
 
-def fetch_log(api: ApiServer, pod: Mapping[str, Any], store: LogStore) -> None:
-    """Store the pod's log if none is stored. Raises Unavailable if worth a retry."""
+def fetch_log(api: ApiServer, pod: Mapping[str, Any], store: LogStore, mask: LogMask = NO_MASK) -> None:
+    """Store the pod's log, masked, if none is stored. Raises Unavailable if worth a retry."""
     now = steady_now()
     if is_tombstone(pod) or store.size(read_task_uuid(pod)):
         return
@@ -39,4 +40,4 @@ def fetch_log(api: ApiServer, pod: Mapping[str, Any], store: LogStore) -> None:
         log.warning("the log of %s is given up: %s", meta["name"], away)
     else:
         if not text.startswith(NO_LOG):
-            store.append(view.uuid, 0, text)
+            store.append(view.uuid, 0, mask.cover(text, is_last=True))

@@ -12,12 +12,13 @@ import signal
 import sys
 
 from runtimes.local import isolation
-from runtimes.local.shim import cgroups, memory_policy, mounts
+from runtimes.local.shim import cgroups, memory_policy, mounts, secret_files
+from runtimes.local.shim.secret_files import NO_SECRETS, Secrets
 
 FORWARDED = (signal.SIGTERM,)  # blocked until handled
 
 
-def become_job(plan: dict, go: int, out: int, report: int) -> None:
+def become_job(plan: dict, go: int, out: int, report: int, secrets: Secrets = NO_SECRETS) -> None:
     """Become the job. plan: with `groups`. go: starts at a byte. out: program output."""
     try:
         isolation.die_with_parent()
@@ -34,10 +35,11 @@ def become_job(plan: dict, go: int, out: int, report: int) -> None:
             isolation.give_own_places(mounts.open_tmp(plan), plan["shm_mib"], plan["uid"])
             isolation.hide_paths(plan["hide"], sources)
             mounts.mount_slice_files(libraries)
+            secret_files.mount_folder(plan, secrets)
             write_record(report, ready=True)
-            _lead_namespace(plan, out, report)
+            _lead_namespace(plan, out, report, secrets)
         write_record(report, ready=True)
-        _exec(plan, out)
+        _exec(plan, out, secrets)
     except BaseException as error:
         write_record(report, error=_describe_error(error, plan))
     finally:
@@ -64,12 +66,12 @@ def write_record(report: int, **record) -> None:
     os.write(report, json.dumps(record).encode() + b"\n")
 
 
-def _lead_namespace(plan: dict, out: int, report: int) -> None:
+def _lead_namespace(plan: dict, out: int, report: int, secrets: Secrets) -> None:
     """Run the program as the namespace's init: forward SIGTERM, exit last."""
     main = os.fork()
     if main == 0:
         try:
-            _exec(plan, out)
+            _exec(plan, out, secrets)
         except BaseException as error:
             write_record(report, error=_describe_error(error, plan))
         os._exit(127)
@@ -127,10 +129,11 @@ def run_program(plan: dict, argv: list[str], env: dict[str, str], cwd: str, ends
     os.execve(_find(argv[0], env), argv, env)
 
 
-def _exec(plan: dict, out: int) -> None:
+def _exec(plan: dict, out: int, secrets: Secrets) -> None:
     os.setsid()
     enter_limits(plan)
-    run_program(plan, plan["argv"], plan["env"], plan["cwd"], (os.open(os.devnull, os.O_RDONLY), out, out))
+    env = plan["env"] | secrets.env
+    run_program(plan, plan["argv"], env, plan["cwd"], (os.open(os.devnull, os.O_RDONLY), out, out))
 
 
 def _find(program: str, env: dict[str, str]) -> str:

@@ -27,14 +27,16 @@ from runtimes.local.processes import (
     sum_proportional_mib,
     sum_resident_mib,
 )
-from runtimes.local.shim import cgroups, mounts
+from runtimes.local.shim import cgroups, mounts, secret_files
 from runtimes.local.shim.checkpoint_watch import CheckpointWatch
 from runtimes.local.shim.child import FORWARDED, become_job
 from runtimes.local.shim.gpu_memory_watchdog import GpuMemoryWatchdog
 from runtimes.local.shim.helper_processes import ReportPipe, spawn_helper, unregister
 from runtimes.local.shim.output import CappedLog
+from runtimes.local.shim.secret_files import NO_SECRETS, Secrets
 from runtimes.local.shim.task_counters import TaskCounters
 from runtimes.local.taskdir import TaskDir, build_exit_record
+from runtimes.log_masking import LogMask, MaskedStream
 from runtimes.log_times import times_path
 
 TICK_S = 1.0  # checks memory, and stop files without signal
@@ -42,17 +44,19 @@ KILL_EVERY_S = 0.05
 PIECES = 16  # of output, copied before others are looked after
 
 
-def main(path: str, lock: str) -> None:
+def main(path: str, lock: str, secrets: str = "") -> None:
+    """Run the task of a directory. lock, secrets: descriptors that the shim takes over."""
     os.set_inheritable(int(lock), False)
     if os.fork():
         os._exit(0)
-    Shim(TaskDir(path)).live()
+    Shim(TaskDir(path), secret_files.read_memory_file(int(secrets)) if secrets else NO_SECRETS).live()
     os._exit(0)
 
 
 class Shim:
-    def __init__(self, task: TaskDir):
-        self.task = task
+    def __init__(self, task: TaskDir, secrets: Secrets):
+        self.task, self.secrets = task, secrets
+        self.masked = MaskedStream(LogMask(secrets.files.values()))
         self.plan: dict = {}
         self.epoch = 0
         self.started_at: float | None = None
@@ -155,6 +159,7 @@ class Shim:
     def _launch(self) -> None:
         plan = self.plan
         mounts.prepare_mounts(plan)
+        secret_files.write_folder(plan, self.secrets)
         self._make_groups()
         if plan["gpu_limits"]:
             self.gpus = GpuMemoryWatchdog(self.task, plan, self.poll, self.log)
@@ -169,7 +174,7 @@ class Shim:
         self.first = os.fork()
         if self.first == 0:
             os.close(go_w)
-            become_job(plan, go_r, self.out_w, self.reports.writer)
+            become_job(plan, go_r, self.out_w, self.reports.writer, self.secrets)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
         for fd in (go_r, self.reports.writer, self.out_w):
             os.close(fd)
@@ -395,7 +400,7 @@ class Shim:
             if not data:
                 unregister(self.poll, self.out_r)
                 return False
-            self.log.feed(data)
+            self.log.feed(self.masked.feed(data))
         return True
 
     # end
@@ -403,7 +408,9 @@ class Shim:
     def _finish(self) -> None:
         while self.log.fd >= 0 and self._copy_output():
             pass
+        self.log.feed(self.masked.finish())
         self.log.finish()
+        secret_files.remove_folder(self.plan)
         if self.checkpoints is not None:
             self.checkpoints.read_reports()
         kind = self.plan["memory_kind"]
