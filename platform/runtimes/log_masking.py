@@ -4,15 +4,18 @@ A value is found as it is, in base64 wherever it stands in what was encoded, and
 characters would hide ordinary words, and are not masked. Few imports, for the shim.
 """
 
-import base64
+from binascii import b2a_base64
 from collections.abc import Iterable
-from urllib.parse import quote, quote_plus
 
 LEAST = 8
 BLOCK = 1024
 """Longer forms are masked block by block, so that little is held back where output pauses."""
 MOST_ENCODED = 4096
 """Bytes of a value that is looked for in base64 and URLs, too: longer ones are files."""
+
+FOR_URLS = bytes.maketrans(b"+/", b"-_")
+UNRESERVED = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~"
+"""Bytes that URLs have as they are. Source: RFC 3986, section 2.3."""
 
 
 class LogMask:
@@ -78,18 +81,23 @@ def list_forms(value: str) -> set[bytes]:
     raw = text.encode()
     if len(raw) > MOST_ENCODED:
         return {raw}
-    urls = {quote(text, safe="/"), quote(text, safe=""), quote_plus(text)}
-    return {raw} | {url.encode() for url in urls} | set(_list_base64(raw))
+    urls = {_quote(raw, b"/"), _quote(raw, b""), _quote(raw, b" ").replace(b" ", b"+")}
+    return {raw} | urls | set(_list_base64(raw))
 
 
 def _list_base64(raw: bytes) -> Iterable[bytes]:
     """Yield the value's part of base64 for each place within three bytes: what stands around it changes the ends."""
-    for encode in (base64.b64encode, base64.urlsafe_b64encode):
-        yield encode(raw)
-        for before in range(3):
-            whole = encode(b"\0" * before + raw)
-            begin, end = (before * 8 + 5) // 6, (before + len(raw)) * 8 // 6
+    for before in range(3):
+        encoded = b2a_base64(b"\0" * before + raw, newline=False)
+        begin, end = (before * 8 + 5) // 6, (before + len(raw)) * 8 // 6
+        for whole in (encoded, encoded.translate(FOR_URLS)):
             yield whole[begin:end]
+            if not before:
+                yield whole
+
+
+def _quote(raw: bytes, safe: bytes) -> bytes:
+    return b"".join(b"%c" % byte if byte in UNRESERVED + safe else b"%%%02X" % byte for byte in raw)
 
 
 def _split(form: bytes) -> Iterable[bytes]:

@@ -81,7 +81,7 @@ def launch_task(spec: TaskSpec, task: TaskDir, lock: int, machine: Machine, data
     handed = [lock]
     try:
         if spec.secrets:
-            handed.append(write_memory_file(spec.secrets))
+            handed.append(write_memory_file((each.name, each.value, each.is_variable) for each in spec.secrets))
         start = "from runtimes.local.shim.shim import main; main(*sys.argv[1:])"
         shim = subprocess.Popen(
             run_python(start, task.path, *map(str, handed)),

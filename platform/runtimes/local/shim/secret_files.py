@@ -8,25 +8,18 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
-from runtimes.contract.task import TaskSecret
 from runtimes.local import isolation
 
 SHARED_MEMORY = "/dev/shm"
 PAGE = 4096
 
 
-@dataclass(frozen=True)
 class Secrets:
-    """files: {name: value}. variables: names of those that are variables as well."""
-
-    files: Mapping[str, str]
-    variables: tuple[str, ...] = ()
-
-    @property
-    def env(self) -> dict[str, str]:
-        return {name: self.files[name] for name in self.variables}
+    def __init__(self, files: Mapping[str, str], variables: Iterable[str] = ()):
+        """files: {name: value}. variables: names of those that are variables as well."""
+        self.files = files
+        self.env = {name: files[name] for name in variables}
 
 
 NO_SECRETS = Secrets({})
@@ -37,12 +30,14 @@ def choose_folder(uuid: str, seen_at: str, namespaces: bool) -> str:
     return os.path.join(seen_at, "secrets") if namespaces else os.path.join(SHARED_MEMORY, f"tessera-{uuid}")
 
 
-def write_memory_file(secrets: Iterable[TaskSecret]) -> int:
-    """Return a file in memory, which a shim inherits, open where it begins. Raises OSError."""
-    said = [[secret.name, secret.value, secret.is_variable] for secret in secrets]
+def write_memory_file(secrets: Iterable[tuple[str, str, bool]]) -> int:
+    """Return a file in memory, which a shim inherits, open where it begins. Raises OSError.
+
+    secrets: (name, value, whether it is a variable as well).
+    """
     fd = os.memfd_create("secrets", os.MFD_CLOEXEC)
     with open(fd, "wb", closefd=False) as file:
-        file.write(json.dumps(said).encode())
+        file.write(json.dumps(list(secrets)).encode())
     os.lseek(fd, 0, os.SEEK_SET)
     return fd
 
@@ -50,7 +45,7 @@ def write_memory_file(secrets: Iterable[TaskSecret]) -> int:
 def read_memory_file(fd: int) -> Secrets:
     with open(fd, "rb") as file:
         said = json.loads(file.read())
-    return Secrets({name: value for name, value, _ in said}, tuple(name for name, _, exported in said if exported))
+    return Secrets({name: value for name, value, _ in said}, [name for name, _, exported in said if exported])
 
 
 def write_folder(plan: dict, secrets: Secrets) -> None:
