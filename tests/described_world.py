@@ -95,6 +95,12 @@ SUFFICES = {
     "POST /api/v1/quotas:save": {"quotas": [{"team": "nlp", "pool": "dev", "weight": 2}]},
     "PATCH /api/v1/limits/{name}": {"gpu": "1/2"},
     "POST /api/v1/pools": {"name": "large"},
+    "POST /api/v1/schedules": {
+        "name": "weekly",
+        "job_file": "run: 'true'\nteam: nlp\npool: dev\n",
+        "cron": "0 6 * * 1",
+    },
+    "PATCH /api/v1/schedules/{schedule_id}": {"cron": "0 6 * * 1"},
     "POST /api/v1/webhooks": {"name": "third", "url": "https://example.com/third", "topics": ["job.failed"]},
     "POST /api/v1/windows": {"lender": "dev", "borrower": "train", "begins": "20:00", "ends": "08:00"},
 }
@@ -119,7 +125,7 @@ class World:
         Membership.objects.filter(user=cast.ada).update(role=TeamRole.LEAD)  # who may look at a team's logins
         self.ada, self.files, self.kept = cast.ada, folder / "files", folder / "kept"
         self.root = make.admin()
-        webhook = make.webhook(cast.ada)
+        webhook, schedule = make.webhook(cast.ada), make.schedule(cast.ada)
         running = make.job(cast.ada, gpu="1/4", pool="dev", time="1h")
         make.start(running)
         share_job(actor=cast.ada, job=running, person="bob")
@@ -154,6 +160,7 @@ class World:
             "digest": [code.digest],
             "upload_id": [str(upload.uuid)],
             "webhook_id": [webhook.pk],
+            "schedule_id": [schedule.public_id],
             "delivery_id": list(webhook.deliveries.values_list("pk", flat=True)),
             "token_id": [other_token.get().pk],
             "notebook_token_id": [notebook_token.pk],

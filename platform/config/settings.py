@@ -263,6 +263,7 @@ INSTALLED_APPS = [
     "jobs",
     "notebooks",
     "sharing",
+    "schedules",
     "monitoring",
     "scheduler",
     "portal.apps.PortalConfig",
