@@ -39,6 +39,7 @@ from notebooks.models import Notebook  # noqa: E402
 from portal.pages.jobs.detail import TABS  # noqa: E402
 from portal.pages.reports.views import REPORTS  # noqa: E402
 from portal.pages.urls import urlpatterns  # noqa: E402
+from schedules.models import Schedule  # noqa: E402
 from tests.make import session  # noqa: E402
 from tests.web_process import running_web  # noqa: E402
 from webhooks.models import Webhook  # noqa: E402
@@ -180,6 +181,7 @@ def list_parts(person: User) -> dict[str, object]:
         "job_id": job.public_id,
         "task_uuid": job.newest_tasks[0].uuid,
         "notebook_id": Notebook.objects.filter(user=person, job__isnull=False).get().public_id,
+        "schedule_id": Schedule.objects.get(user=person).public_id,
         "webhook_id": Webhook.objects.get(user_id=person.pk).pk,
         "announcement_id": 1,
         "rule_id": 1,

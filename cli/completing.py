@@ -72,6 +72,16 @@ def complete_notebook_names(ctx: typer.Context, incomplete: str) -> list[Complet
     return _complete(ctx, incomplete, _load_notebooks)
 
 
+def complete_schedule_names(ctx: typer.Context, incomplete: str) -> list[Completion]:
+    return _complete(
+        ctx,
+        incomplete,
+        lambda client: (
+            (one["name"], f"{one['id']}, {one['cron']}") for one in _load_results(client, "/schedules", owner="me")
+        ),
+    )
+
+
 def complete_shown_names(ctx: typer.Context, incomplete: str) -> list[Completion]:
     """Complete jobs and notebooks."""
     jobs = _load_jobs(incomplete)

@@ -40,6 +40,7 @@ COMMANDS = {
     "idle": ("jobs.actions", "What is held and idle: ls, people, snooze, exempt, release."),
     "files": ("files", "Your files there, and your teams'."),
     "nb": ("notebooks", "Notebooks: start, open, stop, ls, rename; addresses for editors."),
+    "schedules": ("schedules", "Jobs at the times of a cron line: ls, create, show, set, suspend, resume, run, rm."),
     "open": ("notebooks", "Open a notebook in jupyter or vscode."),
     "share": ("access.shares", "Let colleagues enter a running job or notebook: add, ls, rm."),
     "ssh": ("access.ssh", "Open a shell in a notebook or running job, or run a command there."),

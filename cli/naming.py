@@ -1,4 +1,4 @@
-"""Jobs, notebooks, machines and saved views by id or name: what people write where a command takes one."""
+"""Jobs, notebooks, machines, schedules and saved views by id or name: what people write where a command takes one."""
 
 import re
 from collections.abc import Iterable
@@ -17,6 +17,7 @@ WAITING, RUNNING = ("queued",), ("running",)
 
 _JOB_ID = re.compile(r"(job-)?[0-9]+", re.ASCII | re.IGNORECASE)
 _NOTEBOOK_ID = re.compile(r"nb-[0-9]+", re.ASCII | re.IGNORECASE)
+_SCHEDULE_ID = re.compile(r"sch-[1-9][0-9]*", re.ASCII)
 _GATEWAY_ID = re.compile(r"(job|nb)-[0-9]+(\..*)?", re.ASCII | re.IGNORECASE)
 _TASK = r"\.(?P<role>[A-Za-z0-9_-]{1,32})\.(?P<rank>[0-9]{1,6})"
 _TASK_BY_ID = re.compile(rf"(?P<job>(job-)?[0-9]+){_TASK}", re.ASCII | re.IGNORECASE)
@@ -165,6 +166,17 @@ def find_view(client: Client, name: str) -> dict[str, Any]:
         near = suggest(name, views) or " Yours: tessera view ls"
         raise Failure(NOT_FOUND, f"You have no view named {name}.{near}")
     return views[name]
+
+
+def find_schedule(client: Client, name: str) -> dict[str, Any]:
+    """Return the schedule of this id, or one's own of this name. Raises Failure."""
+    if _SCHEDULE_ID.fullmatch(name):
+        return client.get(f"/schedules/{name}")
+    mine = {one["name"]: one for one in client.get_all("/schedules", owner="me")["results"]}
+    if name not in mine:
+        near = suggest(name, mine) or " Yours: tessera schedules ls"
+        raise Failure(NOT_FOUND, f"You have no schedule named {name}.{near}")
+    return mine[name]
 
 
 def describe_ambiguous(name: str, meant: Iterable[str]) -> list[str]:

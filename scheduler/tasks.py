@@ -48,6 +48,7 @@ from scheduler.reconcile.actions import decode_action, run_actions
 from scheduler.reconcile.round import Poller, reconcile_once
 from scheduler.reconcile.simulated_samples import sample_simulated_cards
 from scheduler.runtime import get_runtime, get_sampler
+from schedules.firing import fire_due
 
 log = logging.getLogger("tessera.tasks")
 
@@ -186,6 +187,15 @@ def cancel_late_jobs() -> None:
         give_up_waits()
     except DatabaseError as failed:  # the next beat retries
         log.warning("no wait was given up: %s", failed)
+
+
+@shared_task
+def fire_schedules() -> None:
+    """Submit the jobs of schedules that have come due."""
+    try:
+        fire_due(check_possible, get_runtime().capabilities.containers)
+    except (Unavailable, DatabaseError) as failed:  # the next beat goes on
+        log.warning("schedules wait: %s", failed)
 
 
 @shared_task

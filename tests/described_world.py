@@ -97,6 +97,12 @@ SUFFICES = {
     "PATCH /api/v1/limits/{name}": {"gpu": "1/2"},
     "POST /api/v1/pools": {"name": "large"},
     "POST /api/v1/secrets": {"name": "HF_TOKEN", "value": "hf_1234567890"},
+    "POST /api/v1/schedules": {
+        "name": "weekly",
+        "job_file": "run: 'true'\nteam: nlp\npool: dev\n",
+        "cron": "0 6 * * 1",
+    },
+    "PATCH /api/v1/schedules/{schedule_id}": {"cron": "0 6 * * 1"},
     "POST /api/v1/webhooks": {"name": "third", "url": "https://example.com/third", "topics": ["job.failed"]},
     "POST /api/v1/windows": {"lender": "dev", "borrower": "train", "begins": "20:00", "ends": "08:00"},
 }
@@ -121,7 +127,7 @@ class World:
         Membership.objects.filter(user=cast.ada).update(role=TeamRole.LEAD)  # who may look at a team's logins
         self.ada, self.files, self.kept = cast.ada, folder / "files", folder / "kept"
         self.root = make.admin()
-        webhook = make.webhook(cast.ada)
+        webhook, schedule = make.webhook(cast.ada), make.schedule(cast.ada)
         running = make.job(cast.ada, gpu="1/4", pool="dev", time="1h")
         make.start(running)
         share_job(actor=cast.ada, job=running, person="bob")
@@ -157,6 +163,7 @@ class World:
             "upload_id": [str(upload.uuid)],
             "secret_id": [set_secret(actor=cast.ada, name="HUB_TOKEN", value="hub-1234567890").pk],
             "webhook_id": [webhook.pk],
+            "schedule_id": [schedule.public_id],
             "delivery_id": list(webhook.deliveries.values_list("pk", flat=True)),
             "token_id": [other_token.get().pk],
             "notebook_token_id": [notebook_token.pk],

@@ -40,6 +40,9 @@ from quotas.models import Holding, Quota, UserLimit
 from scheduler.commit.starting import start_jobs
 from scheduler.commit.steps import CardShare, StartJob, TaskStart
 from scheduler.models import Lease
+from scheduler.preview.preview import check_possible
+from schedules.models import Schedule
+from schedules.services import create_schedule
 from webhooks.models import Webhook
 from webhooks.services import create_webhook
 
@@ -122,6 +125,13 @@ def ssh_key(seed: int = 1) -> str:
 
 def webhook(person: User, team: Team | None = None, *topics: str, name: str = "ci") -> Webhook:
     return create_webhook(actor=person, name=name, url="https://example.com/hook", topics=list(topics), team=team)[0]
+
+
+def schedule(person: User, **values) -> Schedule:
+    """Of a job each night in pool dev, by UTC."""
+    usual = {"name": "nightly", "job_file": "run: python train.py\nteam: nlp\npool: dev\n", "cron": "30 2 * * *"}
+    able = {"check": check_possible, "containers": True}
+    return create_schedule(user=person, **able, **{**usual, "zone": "UTC", **values})
 
 
 def alert(code: str, label: str = "n1:0", **fields) -> Alert:

@@ -264,6 +264,7 @@ INSTALLED_APPS = [
     "jobs",
     "notebooks",
     "sharing",
+    "schedules",
     "monitoring",
     "scheduler",
     "portal.apps.PortalConfig",

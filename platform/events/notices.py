@@ -54,6 +54,7 @@ KINDS: dict[str, Channels] = {
     "alert": Channels(portal=True, mail=True),
     "alert_ended": Channels(portal=True, mail=False),
     "shared": Channels(portal=True, mail=True),
+    "schedule_refused": Channels(portal=True, mail=True),
     "report": Channels(portal=False, mail=True),
 }
 

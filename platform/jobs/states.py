@@ -201,6 +201,7 @@ REASONS: dict[str, Reason] = {
         _("Cancelled because a job that it waited for did not end as `after` asks."),
         _("Mend or retry that job first, then retry this one."),
     ),
+    "replaced": Reason(T.STOPPED, False, "neutral", _("Stopped because its schedule started the next run instead.")),
     "stopped_by_user": Reason(T.STOPPED, False, "neutral", _("Stopped by a user.")),
     "gang_broken": Reason(T.STOPPED, True, "neutral", _("Stopped because another task of its gang ended.")),
     "job_done": Reason(T.STOPPED, False, "ok", _("Stopped because the job was done.")),

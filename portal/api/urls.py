@@ -27,6 +27,7 @@ from portal.api.monitoring import (
 from portal.api.notebooks import notebooks
 from portal.api.notebooks import tokens as notebook_tokens
 from portal.api.people import announcements, me, people, secrets, ssh_keys, teams
+from portal.api.schedules import schedules
 
 
 class NotebookId(StringConverter):
@@ -39,6 +40,12 @@ class JobId(StringConverter):
     """job-412, with no more digits than an id can have."""
 
     regex = "job-[1-9][0-9]{0,17}"
+
+
+class ScheduleId(StringConverter):
+    """sch-7."""
+
+    regex = "sch-[1-9][0-9]{0,17}"
 
 
 class Name(StringConverter):
@@ -58,6 +65,7 @@ class Number(StringConverter):
 
 for name, converter in (
     ("job", JobId),
+    ("schedule", ScheduleId),
     ("api_notebook", NotebookId),
     ("called", Name),
     ("digest", Digest),
@@ -100,6 +108,12 @@ urlpatterns = [
     path("jobs/<job:job_id>/wait", jobs.JobWait.as_view(), name="api-job-wait"),
     path("jobs/<job:job_id>/efficiency", efficiency.JobEfficiency.as_view(), name="api-job-efficiency"),
     path("jobs/<job:job_id>/levers", plans.JobLevers.as_view(), name="api-job-levers"),
+    path("schedules", schedules.Schedules.as_view(), name="api-schedules"),
+    path("schedules/<schedule:schedule_id>", schedules.ScheduleDetail.as_view(), name="api-schedule"),
+    path("schedules/<schedule:schedule_id>:suspend", schedules.ScheduleSuspend.as_view(), name="api-schedule-suspend"),
+    path("schedules/<schedule:schedule_id>:resume", schedules.ScheduleResume.as_view(), name="api-schedule-resume"),
+    path("schedules/<schedule:schedule_id>:run", schedules.ScheduleRun.as_view(), name="api-schedule-run"),
+    path("schedules/<schedule:schedule_id>/runs", schedules.ScheduleRuns.as_view(), name="api-schedule-runs"),
     path("jobs:plan", plans.JobsPlan.as_view(), name="api-jobs-plan"),
     path("jobs:stop", jobs.JobsStop.as_view(), name="api-jobs-stop"),
     path("jobs:retry", jobs.JobsRetry.as_view(), name="api-jobs-retry"),

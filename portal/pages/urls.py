@@ -39,7 +39,9 @@ from portal.pages.notebooks import views as notebooks
 from portal.pages.palette import views as palette
 from portal.pages.reports import views as reports
 from portal.pages.saved_views import views as saved_views
+from portal.pages.schedules import views as schedules
 from portal.pages.sharing import views as sharing
+from schedules.services import resume_schedule, suspend_schedule
 
 urlpatterns = [
     path("", home.home, name="home"),
@@ -83,6 +85,24 @@ urlpatterns = [
     path("n/<str:notebook_id>/addresses", addresses.addresses, name="notebook_addresses"),
     path("n/<str:notebook_id>/addresses/<int:notebook_token_id>/end", addresses.end, name="notebook_address_end"),
     path("n/<str:notebook_id>/resume", idle.resume, name="notebook_resume"),
+    path("schedules/", schedules.list_schedules, name="schedules"),
+    path("schedules/new", schedules.new_schedule, name="schedule_new"),
+    path("schedules/times", schedules.show_times, name="schedule_times"),
+    path("schedules/<str:schedule_id>/", schedules.show_schedule, name="schedule"),
+    path(
+        "schedules/<str:schedule_id>/suspend",
+        schedules.act_on_schedule,
+        {"service": suspend_schedule},
+        name="schedule_suspend",
+    ),
+    path(
+        "schedules/<str:schedule_id>/resume",
+        schedules.act_on_schedule,
+        {"service": resume_schedule},
+        name="schedule_resume",
+    ),
+    path("schedules/<str:schedule_id>/run", schedules.run_now, name="schedule_run"),
+    path("schedules/<str:schedule_id>/delete", schedules.delete, name="schedule_delete"),
     path("queue/", queue.show_queue, name="queue"),
     path("cluster/", cluster.show_cluster, name="cluster"),
     path("cluster/gpus/", gpu_map.show_gpu_map, name="gpu_map"),

@@ -14,6 +14,7 @@ import monitoring.error_messages
 import notebooks.error_messages
 import quotas.error_messages
 import runtimes.storage.error_messages
+import schedules.error_messages
 import secret_store.error_messages
 import sharing.error_messages
 import webhooks.error_messages
@@ -34,6 +35,7 @@ FIELD_MESSAGES = {
     **monitoring.error_messages.FIELD_MESSAGES,
     **notebooks.error_messages.FIELD_MESSAGES,
     **sharing.error_messages.FIELD_MESSAGES,
+    **schedules.error_messages.FIELD_MESSAGES,
     "bad_cards": _(
         "“%(got)s” is not a valid number of cards. Use a number such as 2 or 1.5, or a fraction such as 1/4."
     ),
@@ -56,6 +58,7 @@ ERROR_MESSAGES = {
     **jobs.error_messages.ERROR_MESSAGES,
     **monitoring.error_messages.ERROR_MESSAGES,
     **notebooks.error_messages.ERROR_MESSAGES,
+    **schedules.error_messages.ERROR_MESSAGES,
     "bad_agent_key": _(
         "This agent key is unknown or was revoked. Ask an administrator for an enrolment token, and enrol again."
     ),

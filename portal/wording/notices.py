@@ -13,6 +13,7 @@ from django.utils.translation import gettext_lazy, ngettext_lazy
 from common.error_messages import fill_gaps
 from events.models import Event, Notice
 from jobs.reason_messages import describe_end, end_hint
+from portal.schedules.run_words import describe_stored_refusal
 from portal.wording.monitoring.alerts import HINTS, describe_subjects, name_rule
 from portal.wording.monitoring.away import describe_away_notice
 from portal.wording.monitoring.idle import describe_idle_notice
@@ -35,6 +36,7 @@ KIND_LABELS: dict[str, str | Promise] = {
     "alert": gettext_lazy("An alert fires that concerns me"),
     "alert_ended": gettext_lazy("An alert that I was told of ends"),
     "shared": gettext_lazy("A colleague opens a job or notebook to me"),
+    "schedule_refused": gettext_lazy("A job of one of my schedules is refused, or a schedule is suspended for it"),
     "report": gettext_lazy("A report is due that I asked for below"),
 }
 
@@ -54,6 +56,8 @@ TITLES: dict[str, str | Promise] = {
     "alert": "%(alert)s",
     "alert_ended": gettext_lazy("Ended: %(alert)s"),
     "shared": gettext_lazy("%(person)s opened %(what)s to you"),
+    "schedule_refused": gettext_lazy("The job of your schedule %(name)s was refused"),
+    "schedule_refused.suspended": gettext_lazy("Your schedule %(name)s is suspended: %(refusals)s jobs were refused"),
     "report": gettext_lazy("A report is there for you"),
 }
 RUN_TITLES: dict[str, Promise] = {
@@ -90,6 +94,7 @@ LOOKS = {
     "alert": ("alert-triangle", "fault"),
     "alert_ended": ("circle-check", "done"),
     "shared": ("users", "next"),
+    "schedule_refused": ("rotate-clockwise", "fault"),
     "report": ("chart-pie", "next"),
 }
 # Object kind -> (URL name, its parameter, the notice's column with the value).
@@ -100,6 +105,7 @@ PAGES = {
     "quota": ("quota", "", ""),
     "alert": ("alerts", "", ""),
     "report_mail": ("reports", "", ""),
+    "schedule": ("schedule", "schedule_id", "label"),
 }
 
 NOTICE_PAGES = {**PAGES, "user": ("notebooks", "", "")}
@@ -146,9 +152,13 @@ def view_notice(row: Notice, verdict: str = "") -> NoticeView:
     what = _("%(name)s (%(label)s)") % {"name": name, "label": row.label} if name else row.label
     if row.object_kind == "alert":
         params["alert"] = _name_alert(row.params)
-    title = str(TITLES.get(row.kind, "%(what)s")) % fill_gaps({**params, "what": what})
+    title = str(TITLES.get(_title_key(row), "%(what)s")) % fill_gaps({**params, "what": what})
     text = " ".join(filter(None, (_text(row), verdict)))
     return NoticeView(row, title, text, _path(row), *LOOKS.get(row.kind, ("bell", "")))
+
+
+def _title_key(row: Notice) -> str:
+    return f"{row.kind}.suspended" if row.params.get("suspended") else row.kind
 
 
 def describe_run(kind: str, count: int) -> str:
@@ -177,6 +187,8 @@ def _text(row: Notice) -> str:
         return " ".join(words for words in (describe_end(reason), end_hint(reason)) if words)
     if row.kind == "webhook_disabled":
         return str(WEBHOOK_WHY.get(row.params.get("why", ""), ""))
+    if row.kind == "schedule_refused":
+        return _describe_schedule_refusal(row.params)
     if row.kind == "away":
         return describe_away_notice(row.params)
     if row.kind.startswith("idle_"):
@@ -196,6 +208,13 @@ def _text(row: Notice) -> str:
             return _("The job reaches its time limit at %(at)s and is ended then.") % {"at": local}
         return _("The notebook ends at %(at)s. Save your work, or extend it on its page.") % {"at": local}
     return ""
+
+
+def _describe_schedule_refusal(params: dict) -> str:
+    said = describe_stored_refusal(params.get("why", {}))
+    if params.get("suspended"):
+        return f"{said} {_('Mend what is refused, then resume the schedule on its page.')}"
+    return f"{said} {_('You are told of it once, not for each time.')}"
 
 
 def _path(row: Notice) -> str:

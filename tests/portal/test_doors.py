@@ -61,6 +61,15 @@ API = {
     ("api-notebook-stop", "POST"): (401, 404, 403),
     ("api-notebook-clone", "POST"): (401, 404, 403),
     ("api-notebook-extend", "POST"): (401, 404, 403),
+    ("api-schedules", "GET"): (401, 200, 403),
+    ("api-schedules", "POST"): (401, 400, 403),
+    ("api-schedule", "GET"): (401, 404, 403),
+    ("api-schedule", "PATCH"): (401, 404, 403),
+    ("api-schedule", "DELETE"): (401, 404, 403),
+    ("api-schedule-suspend", "POST"): (401, 404, 403),
+    ("api-schedule-resume", "POST"): (401, 404, 403),
+    ("api-schedule-run", "POST"): (401, 404, 403),
+    ("api-schedule-runs", "GET"): (401, 404, 403),
     ("api-views", "GET"): (401, 200, 403),
     ("api-views", "POST"): (401, 400, 403),
     ("api-view", "DELETE"): (401, 404, 403),
@@ -285,6 +294,16 @@ PAGES = {
     ("notebook_extend", "POST"): (SIGN_IN, 404, SIGN_IN),
     ("notebook_delete", "POST"): (SIGN_IN, 404, SIGN_IN),
     ("notebook_resume", "POST"): (SIGN_IN, 404, SIGN_IN),
+    ("schedules", "GET"): (SIGN_IN, 200, SIGN_IN),
+    ("schedule_new", "GET"): (SIGN_IN, 200, SIGN_IN),
+    ("schedule_new", "POST"): (SIGN_IN, 400, SIGN_IN),
+    ("schedule_times", "GET"): (SIGN_IN, 200, SIGN_IN),
+    ("schedule", "GET"): (SIGN_IN, 404, SIGN_IN),
+    ("schedule", "POST"): (SIGN_IN, 404, SIGN_IN),
+    ("schedule_suspend", "POST"): (SIGN_IN, 404, SIGN_IN),
+    ("schedule_resume", "POST"): (SIGN_IN, 404, SIGN_IN),
+    ("schedule_run", "POST"): (SIGN_IN, 404, SIGN_IN),
+    ("schedule_delete", "POST"): (SIGN_IN, 404, SIGN_IN),
     ("job_sharing", "GET"): (SIGN_IN, 404, SIGN_IN),
     ("job_sharing", "POST"): (SIGN_IN, 404, SIGN_IN),
     ("job_share_end", "POST"): (SIGN_IN, 404, SIGN_IN),
@@ -507,6 +526,7 @@ def build_world():
     cast.login = make.login(cast.bob, cast.nlp)
     cast.webhook = make.webhook(cast.ada, name="secret-plan")
     cast.own_secret = set_secret(actor=cast.ada, name="SECRET_PLAN", value="secret-plan")
+    cast.schedule = make.schedule(cast.ada, name="secret-plan")
     cast.task = make.start(job)[0]
     cast.alert = make.alert("low_activity", "secret-plan", owners=[cast.ada.pk], teams=[cast.nlp.pk])
     cast.silence = make.silence(cast.ada, cast.alert.rule)
@@ -559,6 +579,7 @@ def address(name, world):
         "name": NAMES.get(name, world.job.public_id if name == "terminal" else "n1"),
         "secret_id": world.own_secret.pk,
         "webhook_id": world.webhook.pk,
+        "schedule_id": world.schedule.public_id,
         "view_id": world.view.pk,
         "alert_id": world.alert.pk,
         "rule_id": world.alert.rule_id,

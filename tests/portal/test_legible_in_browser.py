@@ -118,6 +118,7 @@ def make_busy_world() -> make.Cast:
     make.token(cast.ada)
     add_ssh_key(user=cast.ada, name="laptop", key=make.ssh_key())
     cast.webhook = make.webhook(cast.ada)
+    cast.schedule = make.schedule(cast.ada)
     make.image(cast.bob, cast.nlp)
     make.maintenance(cast.node, begins_in_s=86_400)
     return cast
@@ -134,6 +135,7 @@ def test_every_button_can_be_read_in_each_look(chromium, portal, cast):
         "/notebooks/", "/notebooks/new", f"/n/{cast.running.public_id}/", f"/n/{cast.stopped.public_id}/",
         f"/n/{cast.stopped.public_id}/open", "/queue/", "/cluster/", "/cluster/gpus/", "/cluster/images/",
         "/nodes/n1/", "/quota/", "/reports/", "/files/", "/notices/", "/settings/notifications/", "/settings/password/",
+        "/schedules/", "/schedules/new", f"/schedules/{cast.schedule.public_id}/",
         "/settings/tokens/", "/settings/ssh-keys/", "/settings/webhooks/", f"/settings/webhooks/{cast.webhook.pk}/",
     ]  # fmt: skip
     session = elsewhere(make.session, cast.ada)

@@ -2,7 +2,6 @@
 
 import os
 import shlex
-import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,12 +10,12 @@ from uuid import uuid4
 import typer
 
 from cli import job_file_editor
-from cli.failures import USAGE, Failure, Refused
+from cli.code_upload import is_code_here, read_job_file, upload_code, upload_code_of
+from cli.failures import USAGE, Failure
 from cli.following import build_detached_failure, follow, report_outcome, wait_for_end, wait_for_start
 from cli.http.transport import Client
 from cli.output.plan import EXITS, format_plan
 from cli.output.safe_text import plain
-from cli.pack import PackError, pack
 from cli.parse_duration import read_duration
 from cli.session import Command, Output, Session, new_commands, split_setting
 
@@ -99,7 +98,7 @@ def run(
     if plan:
         _show_plan(session, client.post("/jobs:plan", spec))
     if code is not None:
-        spec["code"] = _upload_code(session, client, code)
+        spec["code"] = upload_code(session, client, code)
     job = client.post("/jobs", spec, key=str(uuid4()))
     _follow_new_job(session, client, job, follow_it=follow, until=wait, within_s=within_s)
 
@@ -124,16 +123,11 @@ def submit(
     session: Session = ctx.obj
     within_s = read_duration(timeout)
     client = session.client()
-    text = job_file_editor.read_text(_read_job_file(file), file)
-    text = job_file_editor.change(text, [split_setting(pair) for pair in settings or []])
-    code = job_file_editor.read_key(text, "code")
-    is_here = code is not None and (code == "." or code.startswith(("./", "../")))
+    text = job_file_editor.change(read_job_file(file), [split_setting(pair) for pair in settings or []])
     if plan:
-        text = job_file_editor.change(text, [("code", ".")]) if is_here else text
+        text = job_file_editor.change(text, [("code", ".")]) if is_code_here(text) else text
         _show_plan(session, client.send_body("/jobs:plan", text.encode(), "application/yaml"))
-    if code is not None and is_here:
-        top = Path.cwd() if file == "-" else Path(file).parent
-        text = job_file_editor.change(text, [("code", _upload_code(session, client, top / code))])
+    text = upload_code_of(session, client, text, file)
     job = client.send_body("/jobs", text.encode(), "application/yaml", key=str(uuid4()))
     _follow_new_job(session, client, job, follow_it=follow, until=wait, within_s=within_s)
 
@@ -170,26 +164,6 @@ def _print_new_job(session: Session, job: dict, follow_it: bool) -> None:
     session.show(job, [job["id"]], [job["id"]] if session.quiet else [sentence])
 
 
-def _upload_code(session: Session, client: Client, directory: Path) -> str:
-    """Upload a directory if it is new; return its digest."""
-    try:
-        packed = pack(directory)
-    except PackError as error:
-        raise Failure(USAGE, f"code: {error}") from None
-    if packed.left_out:
-        session.print_note(f"Left out of the code, since only files can be sent: {', '.join(packed.left_out[:5])}")
-    size = f"{packed.files} files, {max(len(packed.data) >> 10, 1):,} KiB"
-    try:
-        client.get(f"/code/{packed.digest}")
-        session.print_note(f"code: {size}, already there.")
-    except Refused as refused:
-        if refused.status != 404:
-            raise
-        client.send_body("/code", packed.data, "application/gzip")
-        session.print_note(f"code: {size} sent.")
-    return packed.digest
-
-
 def _read_environment(pairs: list[str]) -> dict[str, str]:
     found = {}
     for pair in pairs:
@@ -198,12 +172,3 @@ def _read_environment(pairs: list[str]) -> dict[str, str]:
             raise Failure(USAGE, f"env.{plain(name)}: it has no value here. Write --env {plain(name)}=VALUE")
         found[name] = value if equals else os.environ[name]
     return found
-
-
-def _read_job_file(file: str) -> bytes:
-    if file == "-":
-        return sys.stdin.buffer.read()
-    try:
-        return Path(file).read_bytes()
-    except OSError as error:
-        raise Failure(USAGE, f"{file} cannot be read ({error.strerror}).") from None

@@ -35,6 +35,7 @@ from portal.wording.plans import describe_stops
 from portal.wording.resources import describe_gpu, describe_task_count, show_elapsed, show_gpu_part
 from portal.wording.usage import describe_share_use, describe_task_use
 from runtimes.log_store import LogStore
+from schedules.models import Schedule
 
 TABS = {
     "overview": gettext_lazy("Overview"),
@@ -245,7 +246,12 @@ class JobDetail:
     def secrets(self) -> list[NamedSecret]:
         return [NamedSecret(name, SECRET_WORDS[wish]) for name, wish in (self.job.spec.get("secrets") or {}).items()]
 
-    @property
+    @cached_property
+    def schedule(self) -> Schedule | None:
+        """Return the schedule that submitted it."""
+        return Schedule.objects.filter(runs__job=self.job).first()
+
+    @cached_property
     def after(self) -> list[Dependency]:
         """Return the jobs after which it starts, those that the reader may see with their states."""
         wanted = number_conditions(self.job.spec.get("after") or {})

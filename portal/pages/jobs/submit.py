@@ -104,6 +104,11 @@ def build_first_file(user: User, source: str, possible: PossibleAsks) -> str:
     """Return the first job file: an example, a copy of job `source`, or blank."""
     if source in ("", "example"):
         return write_first_file(EXAMPLE if source else BLANK, possible.usual)
+    return dump_file(copy_file(user, source))
+
+
+def copy_file(user: User, source: str) -> dict:
+    """Return the job file of job `source`, as this user could submit it. Raises NotFound."""
     job = find_job(user, source)
     data = load_jobfile(dump_yaml(from_json(job.spec)).encode())
     data.pop("hold", None)
@@ -111,7 +116,7 @@ def build_first_file(user: User, source: str, possible: PossibleAsks) -> str:
         data.pop("team", None)
     if not CodePack.objects.filter(user=user, digest=data.get("code", "")).exists():
         data.pop("code", None)
-    return dump_file(data)
+    return data
 
 
 def read_changes(query: Mapping[str, str]) -> dict[str, str]:

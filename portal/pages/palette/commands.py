@@ -70,6 +70,7 @@ def _list_actions() -> list[Option]:
     return [
         Option(_("Submit a job"), "plus", reverse("job_new")),
         Option(_("New notebook"), "plus", reverse("notebook_new")),
+        Option(_("New schedule"), "plus", reverse("schedule_new")),
         Option(_("Help"), "help", reverse("help", args=[HELP_PAGES.get(language, "")])),
         Option(_("Keyboard shortcuts"), "forms", presses="open-shortcuts"),
         *(Option(words, THEME_ICONS[code], presses=f"theme-{code}", note=_("Theme")) for code, words in THEMES.items()),
