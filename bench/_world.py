@@ -309,6 +309,8 @@ def write_rest(admin: User, member: User, team: Team, dice: random.Random) -> No
         create_webhook(actor=person, name="ci", url="https://example.com/hook", topics=[], team=None)
     add_ssh_key(user=member, name="laptop", key=make.ssh_key())
     for number in range(30):
+        make.template(member, team, name=f"train-{number}")
+    for number in range(30):
         save_image(actor=admin, image=Image(alias=f"image{number}", reference=f"lab/image:{number}", team=None))
     make.login(admin)
     make.window(*Pool.objects.order_by("name")[:2], weekdays="", holidays="2100-01-01")

@@ -31,6 +31,8 @@ from sharing.shares import share_job
 from sharing.tokens import create_notebook_token
 from tests import make
 
+NEW_TEMPLATE = "template:\n  name: other\n  parameters: {lr: {type: number}}\nrun: python train.py ${{ lr }}\n"
+NEW_VERSION = NEW_TEMPLATE.replace("name: other", "name: finetune")
 IDLE_ACTS = ("snooze", "nudge", "release")
 NAMES = {
     "agents": "n1",
@@ -96,6 +98,9 @@ SUFFICES = {
     "PATCH /api/v1/limits/{name}": {"gpu": "1/2"},
     "POST /api/v1/pools": {"name": "large"},
     "POST /api/v1/webhooks": {"name": "third", "url": "https://example.com/third", "topics": ["job.failed"]},
+    "POST /api/v1/templates": {"file": NEW_TEMPLATE, "team": "nlp"},
+    "POST /api/v1/templates/{template_id}/versions": {"file": NEW_VERSION},
+    "POST /api/v1/jobs/{job_id}:rerun": {"exact": True},
     "POST /api/v1/windows": {"lender": "dev", "borrower": "train", "begins": "20:00", "ends": "08:00"},
 }
 """Bodies that say what they must: nobody hits upon all of it at once. A job file is described as any names."""
@@ -120,6 +125,7 @@ class World:
         self.ada, self.files, self.kept = cast.ada, folder / "files", folder / "kept"
         self.root = make.admin()
         webhook = make.webhook(cast.ada)
+        template = make.template(cast.ada, cast.nlp)
         running = make.job(cast.ada, gpu="1/4", pool="dev", time="1h")
         make.start(running)
         share_job(actor=cast.ada, job=running, person="bob")
@@ -153,6 +159,7 @@ class World:
             "notebook_id": [still.public_id, works.public_id],
             "digest": [code.digest],
             "upload_id": [str(upload.uuid)],
+            "template_id": [template.public_id],
             "webhook_id": [webhook.pk],
             "delivery_id": list(webhook.deliveries.values_list("pk", flat=True)),
             "token_id": [other_token.get().pk],
@@ -186,6 +193,7 @@ class World:
         }
         self.sent = {
             "team": ["nlp"],
+            "other": [running.public_id],
             "pool": [pool.name for pool in Pool.objects.all()],
             "job": [running.public_id],
             "node": ["n1"],

@@ -261,6 +261,7 @@ INSTALLED_APPS = [
     "files",
     "images",
     "jobs",
+    "job_templates",
     "notebooks",
     "sharing",
     "monitoring",
