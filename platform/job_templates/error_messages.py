@@ -45,5 +45,5 @@ ERROR_MESSAGES = {
     ),
     "template_archived": _("The template “%(name)s” is archived. Restore it first, or choose another."),
     "template_name_taken": _("There is another template “%(name)s” already. Archive that one first."),
-    "user_limit.templates": _("There are %(used)s of at most %(limit)s templates. Archived ones count: ask an admin."),
+    "user_limit.templates": _("There are %(used)s of at most %(limit)s templates. Archive one first."),
 }

@@ -14,7 +14,14 @@ class JobTemplateQuerySet(models.QuerySet["JobTemplate"]):
         """Filter to everybody's templates and those of the user's teams; all for admins and auditors."""
         if not user.is_active:
             return self.none()
-        return self if user.sees_all else self.filter(Q(team=None) | Q(team__memberships__user=user))
+        return self if user.sees_all else self.of(user)
+
+    def of(self, user: User) -> "JobTemplateQuerySet":
+        """Filter to everybody's templates and those of the user's teams."""
+        return self.filter(Q(team=None) | Q(team__memberships__user=user))
+
+    def in_use(self) -> "JobTemplateQuerySet":
+        return self.filter(archived_at=None)
 
 
 class JobTemplate(models.Model):

@@ -13,6 +13,7 @@ from jobs.jobfile.shapes import Field, Keys, Map, Plain, Shape, fail, pointer_of
 
 MAX_PARAMETERS, MAX_CHOICES = 40, 50
 MAX_TEXT, MAX_HELP = 4_096, 200
+MAX_WHOLE = 10**18
 
 Value = str | int | bool
 
@@ -69,6 +70,11 @@ def read_value(parameter: Parameter, given: Any, pointer: str) -> Value:
     return _READERS[parameter.kind](parameter, given, pointer)
 
 
+def as_text(value: Value) -> str:
+    """Write a value as a job file has it in text."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def _read_text(parameter: Parameter, given: Any, pointer: str) -> str:
     text = str(given) if isinstance(given, int | float) and not isinstance(given, bool) else given
     text = read_text(text, pointer).replace("\r\n", "\n")
@@ -84,6 +90,8 @@ def _read_whole(parameter: Parameter, given: Any, pointer: str) -> int:
         given = int(given)
     if isinstance(given, bool) or not isinstance(given, int):
         _refuse_type(given, "whole_number", pointer)
+    if abs(given) > MAX_WHOLE:
+        fail(pointer, "number_out_of_range")
     return _check_limits(parameter, given, pointer)
 
 

@@ -6,21 +6,20 @@ from datetime import datetime
 from typing import Any
 
 from django.db import IntegrityError, transaction
-from django.db.models import Q
 from django.db.models.functions import Now
 
 from accounts.models import Team, User
 from accounts.permissions import may, require
 from common.errors import Conflict, FieldError, InvalidInput, NameTaken, NotFound, QuotaExceeded
 from events.record_and_publish import record
-from job_templates.examples import load_examples
+from job_templates.examples import load_examples, translate
 from job_templates.models import PREFIX, JobTemplate, JobTemplateVersion
 from job_templates.template_file import Rendered, TemplateFile, load_template, read_template, render
 from jobs.models import CodePack, Job
 from jobs.submit import Check, Origin, submit_job
 
 MOST_TEMPLATES = 500
-"""Of a team, or of everybody."""
+"""Of a team, or of everybody, archived ones aside."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,7 @@ def find_version(template: Template, number: int | None = None) -> Version:
     wanted = template.version if number is None else number
     if template.row is None:
         if wanted == template.version:
-            return Version(template, wanted, load_examples()[template.id])
+            return Version(template, wanted, translate(load_examples()[template.id]))
     elif kept := template.row.versions.select_related("user").filter(number=wanted).first():
         return Version(template, wanted, load_template(kept.file), kept.user.username, kept.created_at)
     raise NotFound(kind="template", id=f"{template.id}@{wanted}")
@@ -150,9 +149,7 @@ def create_template(*, actor: User, text: str, team: Team | None) -> JobTemplate
     """Store a new template with its first version. team: None for everybody's."""
     require(actor, "template.create", team)
     file = read_template(text)
-    used = JobTemplate.objects.filter(team=team).count()
-    if used >= MOST_TEMPLATES:
-        raise QuotaExceeded(what="templates", used=used, limit=MOST_TEMPLATES)
+    _check_room(team)
     if file.name in load_examples():
         raise InvalidInput([FieldError("/template/name", "template_name_taken", {"name": file.name})])
     fields = {"name": file.name, "description": file.description, "team": team, "user": actor}
@@ -201,6 +198,7 @@ def restore_template(*, actor: User, template: JobTemplate) -> None:
     row = _lock(actor, template)
     if row.archived_at is None:
         return
+    _check_room(row.team)
     try:
         with transaction.atomic():
             JobTemplate.objects.filter(pk=row.pk).update(archived_at=None)
@@ -229,10 +227,16 @@ def _require_change(user: User, row: JobTemplate) -> None:
     require(user, "template.change", row.team, row.user_id if row.team else None)
 
 
+def _check_room(team: Team | None) -> None:
+    used = JobTemplate.objects.in_use().filter(team=team).count()
+    if used >= MOST_TEMPLATES:
+        raise QuotaExceeded(what="templates", used=used, limit=MOST_TEMPLATES)
+
+
 def _find_rows(user: User, query: TemplateQuery) -> Iterable[JobTemplate]:
-    rows = JobTemplate.objects.visible_to(user).select_related("team", "user")
-    rows = rows.filter(archived_at__isnull=not query.archived)
-    return rows.filter(Q(team__name=query.team) if query.team else Q())
+    """Whoever sees all templates lists those of other teams one team at a time."""
+    rows = JobTemplate.objects.select_related("team", "user").filter(archived_at__isnull=not query.archived)
+    return rows.visible_to(user).filter(team__name=query.team) if query.team else rows.visible_to(user).of(user)
 
 
 def _show_row(row: JobTemplate) -> Template:
@@ -250,7 +254,7 @@ def _show_row(row: JobTemplate) -> Template:
 
 
 def _show_example(file: TemplateFile) -> Template:
-    return Template(file.name, file.name, file.description)
+    return Template(file.name, file.name, translate(file).description)
 
 
 def _has(template: Template, words: Iterable[str]) -> bool:

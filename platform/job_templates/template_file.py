@@ -12,7 +12,7 @@ from typing import Any
 
 from common.errors import FieldError, InvalidInput
 from common.text import MAX_NAME, bad_character, did_you_mean, shorten_text
-from job_templates.parameters import PARAMETERS, Parameter, Value, read_values
+from job_templates.parameters import PARAMETERS, Parameter, Value, as_text, read_values
 from jobs.jobfile.dump import dump_file
 from jobs.jobfile.load import keeps_text, load_jobfile, load_with_lines
 from jobs.jobfile.parse import parse_spec
@@ -103,7 +103,7 @@ def _fill(value: Any, values: Mapping[str, Value], path: Path) -> Any:
         return value
     if alone := _PLACEHOLDER.fullmatch(value.strip()):
         return _stand_alone(values[alone[1].strip()], path)
-    write = _quote if _is_command(path) else _as_text
+    write = _quote if _is_command(path) else as_text
     return _PLACEHOLDER.sub(lambda found: write(values[found[1].strip()]), value)
 
 
@@ -111,16 +111,12 @@ def _stand_alone(value: Value, path: Path) -> Any:
     """Return a value that is all that a key says. Empty text leaves the key out, but for a variable or a label."""
     if value == "" and path[-2:-1] not in (("env",), ("labels",)):
         return None
-    return _as_text(value) if keeps_text(path) else value
-
-
-def _as_text(value: Value) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return as_text(value) if keeps_text(path) else value
 
 
 def _quote(value: Value) -> str:
     """Write a value as one word of a command, whatever is in it."""
-    return shlex.quote(_as_text(value))
+    return shlex.quote(as_text(value))
 
 
 def _is_command(path: Path) -> bool:

@@ -28,10 +28,10 @@ from job_templates.services import (
     restore_template,
     run_template,
 )
-from jobs.jobfile.load import MAX_BYTES
+from jobs.jobfile.load import MAX_BYTES, load_json
 from jobs.jobfile.spec import to_json
 from jobs.submit import find_team
-from portal.api.http.bodies import JSON, read_json
+from portal.api.http.bodies import JSON, MAX_JSON, media_type, read_body, read_json
 from portal.api.http.fields import full_url, moment
 from portal.api.http.headers import KEY, read_key
 from portal.api.http.lists import FieldsQuery, all_of, list_of
@@ -128,14 +128,22 @@ class VersionQuery(serializers.Serializer):
     version = serializers.IntegerField(min_value=1, max_value=2**31 - 1, required=False)
 
 
+@extend_schema_field({})
+class AnyValue(serializers.Field):
+    """Any JSON; a parameter's or the job file's own reader checks it."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        return data
+
+
 class RunAsk(serializers.Serializer):
     """version: left out, the newest. values: of parameters, by name; the others have their defaults. changes: keys of
     the job file that are said otherwise, such as team; null leaves one out, a map such as env is added to the file's.
     """
 
     version = serializers.IntegerField(min_value=1, max_value=2**31 - 1, required=False)
-    values = serializers.DictField(child=serializers.JSONField(allow_null=True), required=False)
-    changes = serializers.DictField(child=serializers.JSONField(allow_null=True), required=False)
+    values = serializers.DictField(child=AnyValue(allow_null=True), required=False)
+    changes = serializers.DictField(child=AnyValue(allow_null=True), required=False)
 
 
 class RenderedShape(serializers.Serializer):
@@ -239,7 +247,7 @@ class TemplateRender(ApiView):
     def post(self, request: Request, template_id: str) -> Response:
         """Show the job file of these values. Nothing is submitted."""
         template = find_template(request.user, template_id)
-        asked = read_json(request, RunAsk)
+        asked = read_run(request)
         version = find_version(template, asked.get("version"))
         rendered, _origin = render_job(version, asked.get("values", {}), asked.get("changes"))
         return Response({"file": rendered.text, "spec": to_json(rendered.spec), "values": rendered.values})
@@ -259,7 +267,7 @@ class TemplateRun(ApiView):
     def post(self, request: Request, template_id: str) -> Response:
         """Submit the job of these values. It keeps the template, its version and the values."""
         template = find_template(request.user, template_id)
-        asked = read_json(request, RunAsk)
+        asked = read_run(request)
         job = run_template(
             user=request.user,
             version=find_version(template, asked.get("version")),
@@ -273,6 +281,14 @@ class TemplateRun(ApiView):
         prefetch_related_objects([job], "tasks")  # none has a node yet
         shown = JobShape(job).data
         return Response(shown, status=201, headers={"Location": shown["links"]["self"]})
+
+
+def read_run(request: Request) -> dict[str, Any]:
+    """Read what is asked of a template, within the limits of a job file."""
+    media_type(request, JSON)
+    sent = RunAsk(data=load_json(read_body(request, MAX_JSON)))
+    sent.is_valid(raise_exception=True)
+    return sent.validated_data
 
 
 def find_changeable(request: Request, template_id: str) -> JobTemplate:

@@ -11,6 +11,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from common.resources import parse_gpu, show_gpu, show_place
+from job_templates.parameters import as_text
 from jobs.copying.differences import Difference, compare_files
 from jobs.dependencies.conditions import number_conditions
 from jobs.jobfile.dump import dump_yaml
@@ -260,7 +261,8 @@ class JobDetail:
     @property
     def template_values(self) -> str:
         """Return the values of its template's parameters in one line."""
-        return ", ".join(f"{name}={value}" for name, value in (self.job.template or {}).get("values", {}).items())
+        values = (self.job.template or {}).get("values", {})
+        return ", ".join(f"{name}={as_text(value)}" for name, value in values.items())
 
     @property
     def differences(self) -> list[Difference]:

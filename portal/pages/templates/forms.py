@@ -1,6 +1,7 @@
 """Forms of templates: the one that a template's parameters make, and the one in which a template is written."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, cast
 
 from django import forms
@@ -52,7 +53,8 @@ class RunForm(forms.Form):
         """Show an error: each sentence at its parameter, others on top."""
         for one in getattr(error, "errors", []):
             name = one.pointer.removeprefix("/values/")
-            self.add_error(name if name in self.fields else None, describe_field_error(one))
+            told = replace(one, pointer=f"/{name}") if name in self.fields else one
+            self.add_error(name if name in self.fields else None, describe_field_error(told))
         if not getattr(error, "errors", []):
             self.add_error(None, describe_refusal(error))
 

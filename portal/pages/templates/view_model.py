@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from accounts.models import User
-from common.errors import InvalidInput, PlatformError
+from common.errors import FieldError, InvalidInput, PlatformError
 from common.text import shorten_text
 from job_templates.services import Template, TemplateQuery, Version, list_templates, render_job
 from job_templates.template_file import TEMPLATE_NAME, Rendered, TemplateFile, read_template
@@ -65,11 +65,15 @@ class TemplateList:
 
 @dataclass(frozen=True)
 class RunPreview:
-    """What would come of these values. text: the job file; "" if there is none. told: as the submit form tells it."""
+    """What would come of these values. text: the job file; "" if there is none. told: as the submit form tells it.
+
+    is_begun: False while nothing is wrong but that values are missing.
+    """
 
     text: str = ""
     told: Mapping[str, Any] = field(default_factory=dict)
     refusals: tuple[str, ...] = ()
+    is_begun: bool = True
 
 
 def preview_run(user: User, version: Version, values: dict, changes: dict, *, ahead: bool) -> RunPreview:
@@ -77,8 +81,15 @@ def preview_run(user: User, version: Version, values: dict, changes: dict, *, ah
     try:
         rendered, _origin = render_job(version, values, changes)
     except PlatformError as error:
-        return RunPreview(refusals=tuple(_describe(error)))
+        errors = [at_parameter(one) for one in getattr(error, "errors", [])]
+        words = tuple(map(_describe, errors)) or (describe_refusal(error),)
+        return RunPreview(refusals=words, is_begun=any(one.code != "required" for one in errors))
     return RunPreview(rendered.text, _foresee(user, rendered, ahead=ahead))
+
+
+def at_parameter(error: FieldError) -> FieldError:
+    """Return an error at /values/NAME as one at the parameter itself, as its sentence tells it."""
+    return replace(error, pointer=error.pointer.removeprefix("/values"))
 
 
 def _foresee(user: User, rendered: Rendered, *, ahead: bool) -> Mapping[str, Any]:
@@ -88,13 +99,10 @@ def _foresee(user: User, rendered: Rendered, *, ahead: bool) -> Mapping[str, Any
     ]
 
 
-def _describe(error: PlatformError) -> list[str]:
-    """Return its sentences, each after the parameter that it is about."""
-    if not isinstance(error, InvalidInput):
-        return [describe_refusal(error)]
-    names = [one.pointer.removeprefix("/values/") for one in error.errors]
-    about = ["" if name == one.pointer else f"{name}: " for name, one in zip(names, error.errors, strict=True)]
-    return [f"{name}{describe_field_error(one)}" for name, one in zip(about, error.errors, strict=True)]
+def _describe(error: FieldError) -> str:
+    """Return its sentence, which names the parameter."""
+    name, words = error.pointer.removeprefix("/"), describe_field_error(error)
+    return words if name in words else f"{name}: {words}"
 
 
 def check_text(text: str) -> tuple[TemplateFile | None, list[dict]]:

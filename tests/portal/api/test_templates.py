@@ -4,6 +4,7 @@ import pytest
 
 from jobs.models import Job
 from tests import make
+from tests.api_client import Api
 
 pytestmark = pytest.mark.django_db
 
@@ -137,3 +138,20 @@ def test_a_diff_names_each_field(ada, cast):
     assert {"field": "env.A", "before": None, "after": "1"} in told
     assert ada.get(f"jobs/{one.public_id}/diff?other=job-999999").status_code == 404
     assert errors(ada.get(f"jobs/{one.public_id}/diff?other=nothing")) == {"/other": "invalid"}
+
+
+def test_what_is_too_deep_is_refused(ada, template):
+    deep: dict = {}
+    for _ in range(400):
+        deep = {"a": deep}
+    for asked in ({"values": {"lr": deep}}, {"changes": {"env": deep}}, {"changes": {"ports": [[[[deep]]]]}}):
+        answer = ada.post(f"templates/{template}:run", asked)
+        assert answer.status_code == 400, answer.content[:300]
+    assert ada.post(f"templates/{template}:run", {"values": {"lr": 10**4000}}).status_code == 400
+
+
+def test_an_administrator_lists_other_teams_by_name(cast, template):
+    admin = Api(make.token(make.admin()))
+    assert admin.get("templates?examples=false").json()["results"] == []
+    assert [one["id"] for one in admin.get("templates?team=nlp").json()["results"]] == [template]
+    assert admin.get(f"templates/{template}").status_code == 200

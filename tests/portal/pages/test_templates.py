@@ -97,8 +97,10 @@ def test_the_preview_shows_the_file_and_when_it_would_start(cast, template, post
     shown = post(cast.ada, path, version=1, v__epochs="3", v__size="small", v__mixed="on").content.decode()
     assert "python train.py --lr 0.0003 --epochs 3 --size small" in shown and 'data-tone="done"' in shown
     refused = post(cast.ada, path, version=1, v__epochs="some", v__size="small").content.decode()
-    assert "epochs: “some” is not a whole number" in refused and "<pre" not in refused
-    assert "epochs: " in post(cast.ada, path, version=1).content.decode() and not Job.objects.exists()
+    assert "epochs: “some” is not a whole number" in refused and "<pre" not in refused and "These values" in refused
+    blank = post(cast.ada, path, version=1).content.decode()
+    assert "<li>epochs is missing. Add it.</li>" in blank and "Fill in what is needed" in blank
+    assert not Job.objects.exists()
 
 
 def test_who_is_in_several_teams_chooses_one(cast, template, get, post):
@@ -161,6 +163,12 @@ def test_an_example_is_copied_under_another_name(cast, get, post):
     assert post(cast.ada, "/templates/first-steps/edit", file="x").status_code == 409
     answer = post(cast.ada, "/templates/first-steps/", version=1, v__gpu="1/4", v__steps="2")
     assert answer.status_code == 302 and Job.objects.get().template["id"] == "first-steps"
+
+
+def test_an_example_is_read_in_the_readers_language(cast, client, post):
+    client.force_login(cast.ada)
+    page = client.get("/templates/ring-all-reduce/", headers={"Accept-Language": "zh-hans"}).content.decode()
+    assert "它们要么一起启动，要么都不启动。" in page and "They start together" not in page.partition("template:")[0]
 
 
 def test_code_of_a_template_is_its_makers_and_runs_for_colleagues(cast, post):
