@@ -22,7 +22,10 @@ def test_the_lines_stand_in_groups(look):
     side = look(make.cast().ada).partition('id="side"')[2].partition("</nav>")[0]
     assert re.findall(r'side-head">([^<]+)', side) == ["Work", "Cluster", "Teams"]
     lines = re.findall(r'class="side-link" href="([^"]+)"', side)
-    assert lines[:4] == ["/", "/jobs/", "/notebooks/", "/files/"] and lines[-2:] == ["/settings/profile/", "/help/"]
+    assert lines[:5] == ["/", "/jobs/", "/templates/", "/notebooks/", "/files/"] and lines[-2:] == [
+        "/settings/profile/",
+        "/help/",
+    ]
 
 
 def test_a_phone_has_four_pages_and_all_of_them(look):
