@@ -6,9 +6,11 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from common.errors import NotFound
+from common.text import shorten_text
 from jobs.copying.copies import build_rerun
 from jobs.copying.differences import compare_files
-from jobs.models import JOB_ID
+from jobs.models import read_job_id
 from jobs.submit import Origin, submit_job
 from portal.api.http.bodies import JSON, read_json
 from portal.api.http.headers import KEY, read_key
@@ -30,15 +32,15 @@ class RerunAsk(serializers.Serializer):
 class DiffQuery(serializers.Serializer):
     """other: the id of another job."""
 
-    other = serializers.RegexField(JOB_ID.pattern + r"\Z", max_length=22)
+    other = serializers.CharField(max_length=40)
 
 
 class DifferenceShape(serializers.Serializer):
     """field: such as env.LR. before, after: null where that file does not say."""
 
     field = serializers.CharField()
-    before = serializers.JSONField(allow_null=True)
-    after = serializers.JSONField(allow_null=True)
+    before = serializers.JSONField()
+    after = serializers.JSONField()
 
 
 class DiffShape(serializers.Serializer):
@@ -87,5 +89,7 @@ class JobDiff(ApiView):
         """Compare its job file with that of another job, as both were accepted."""
         one = find_job(request, job_id)
         other_id = read_query(request, DiffQuery)["other"]
+        if read_job_id(other_id) is None:
+            raise NotFound(kind="job", id=shorten_text(other_id))
         differences = compare_files(one.spec, find_job(request, other_id).spec)
         return Response(DiffShape({"before": job_id, "after": other_id, "differences": differences}).data)

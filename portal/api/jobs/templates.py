@@ -71,7 +71,7 @@ class ParameterShape(serializers.Serializer):
     name = serializers.CharField()
     type = serializers.ChoiceField(choices=TYPES)
     required = serializers.BooleanField()  # type: ignore[assignment]
-    default = serializers.JSONField(allow_null=True)
+    default = serializers.JSONField()
     choices = serializers.ListField(child=serializers.CharField())
     least = serializers.FloatField(allow_null=True)
     most = serializers.FloatField(allow_null=True)
@@ -130,9 +130,9 @@ class VersionQuery(serializers.Serializer):
 
 @extend_schema_field({})
 class AnyValue(serializers.Field):
-    """Any JSON; a parameter's or the job file's own reader checks it."""
+    """Any JSON, null too; a parameter's or the job file's own reader checks it."""
 
-    def to_internal_value(self, data: Any) -> Any:
+    def run_validation(self, data: Any = None) -> Any:
         return data
 
 
@@ -142,8 +142,8 @@ class RunAsk(serializers.Serializer):
     """
 
     version = serializers.IntegerField(min_value=1, max_value=2**31 - 1, required=False)
-    values = serializers.DictField(child=AnyValue(allow_null=True), required=False)
-    changes = serializers.DictField(child=AnyValue(allow_null=True), required=False)
+    values = serializers.DictField(child=AnyValue(), required=False)
+    changes = serializers.DictField(child=AnyValue(), required=False)
 
 
 class RenderedShape(serializers.Serializer):

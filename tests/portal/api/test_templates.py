@@ -137,7 +137,8 @@ def test_a_diff_names_each_field(ada, cast):
     assert {"field": "gpu", "before": "1/4", "after": "1/2"} in told
     assert {"field": "env.A", "before": None, "after": "1"} in told
     assert ada.get(f"jobs/{one.public_id}/diff?other=job-999999").status_code == 404
-    assert errors(ada.get(f"jobs/{one.public_id}/diff?other=nothing")) == {"/other": "invalid"}
+    assert ada.get(f"jobs/{one.public_id}/diff?other=my job-1").status_code == 404
+    assert errors(ada.get(f"jobs/{one.public_id}/diff")) == {"/other": "required"}
 
 
 def test_what_is_too_deep_is_refused(ada, template):
