@@ -35,7 +35,8 @@ def test_every_example_runs_to_its_end(stack):
         assert ended["template"]["name"] == name
     assert "resumed at step 5" in logs["checkpoint-and-resume"]
     assert stack.api("GET", f"/jobs/{jobs['checkpoint-and-resume']}")["attempt"] == 2
-    assert "of unseen digits 9" in logs["train-digits"].splitlines()[-2]  # above 90 percent
+    accuracy = logs["train-digits"].splitlines()[-2].rpartition(" ")[2]
+    assert float(accuracy.rstrip("%")) > 90
 
 
 def test_a_rerun_starts_at_once_and_says_the_same(stack):

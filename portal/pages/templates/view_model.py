@@ -83,7 +83,7 @@ def preview_run(user: User, version: Version, values: dict, changes: dict, *, ah
     except PlatformError as error:
         errors = [at_parameter(one) for one in getattr(error, "errors", [])]
         words = tuple(map(_describe, errors)) or (describe_refusal(error),)
-        return RunPreview(refusals=words, is_begun=any(one.code != "required" for one in errors))
+        return RunPreview(refusals=words, is_begun={one.code for one in errors} != {"required"})
     return RunPreview(rendered.text, _foresee(user, rendered, ahead=ahead))
 
 
@@ -94,9 +94,8 @@ def at_parameter(error: FieldError) -> FieldError:
 
 def _foresee(user: User, rendered: Rendered, *, ahead: bool) -> Mapping[str, Any]:
     """Say when it would start; code that comes with the template does not matter for that."""
-    return preview(user, EditedJob(rendered.text), Verdict(spec=replace(rendered.spec, code=None)), ahead=ahead)[
-        "preview"
-    ]
+    verdict = Verdict(spec=replace(rendered.spec, code=None))
+    return preview(user, EditedJob(rendered.text), verdict, ahead=ahead)["preview"]
 
 
 def _describe(error: FieldError) -> str:

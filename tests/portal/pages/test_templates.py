@@ -187,6 +187,8 @@ def test_it_is_archived_and_restored_by_who_may(cast, template, get, post):
     post(cast.ada, f"/templates/{template.public_id}/archive")
     page = get(cast.ada, f"/templates/{template.public_id}/")
     assert "This template is archived" in page and "Restore" in page
+    refused = post(cast.ada, f"/templates/{template.public_id}/preview", version=1).content.decode()
+    assert "is archived. Restore it first" in refused and "These values make no job" in refused
     post(cast.ada, f"/templates/{template.public_id}/restore")
     template.refresh_from_db()
     assert template.archived_at is None
