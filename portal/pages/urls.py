@@ -63,6 +63,7 @@ urlpatterns = [
     path("j/<str:job_id>/", jobs.show_job, name="job"),
     path("j/<str:job_id>/stop", jobs.act_on_job, {"service": stop_job}, name="job_stop"),
     path("j/<str:job_id>/retry", jobs.act_on_job, {"service": retry_job}, name="job_retry"),
+    path("j/<str:job_id>/rerun", jobs.rerun, name="job_rerun"),
     path("j/<str:job_id>/hold", jobs.act_on_job, {"service": hold_job}, name="job_hold"),
     path("j/<str:job_id>/release", jobs.act_on_job, {"service": release_job}, name="job_release"),
     path("j/<str:job_id>/change", jobs.change, name="job_change"),

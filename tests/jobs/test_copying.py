@@ -4,12 +4,11 @@ import pytest
 
 from common.errors import Conflict, InvalidInput
 from jobs.code.upload import keep_code, pack_one_file
-from jobs.copying.copies import build_rerun
+from jobs.copying.copies import build_rerun, rerun_job
 from jobs.copying.differences import Difference, compare_files
 from jobs.jobfile.parse import parse_spec
 from jobs.jobfile.spec import to_json
 from jobs.models import JobKind
-from jobs.submit import Origin, submit_job
 from tests import make
 
 PINNED = "docker.io/library/busybox:1.36@sha256:" + "a" * 64
@@ -22,8 +21,7 @@ def cast(db, settings, tmp_path):
 
 
 def resubmit(person, parent, *, exact: bool):
-    spec = build_rerun(person, parent, exact=exact)
-    return submit_job(user=person, spec=spec, check=lambda draft: None, containers=True, origin=Origin(parent=parent))
+    return rerun_job(user=person, parent=parent, exact=exact, check=lambda draft: None, containers=True)
 
 
 def test_an_exact_copy_has_the_same_file_with_the_bytes_of_image_and_code(cast):

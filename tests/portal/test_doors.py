@@ -364,6 +364,7 @@ PAGES = {
     ("report_mail_delete", "POST"): (SIGN_IN, 404, SIGN_IN),
     ("report_mail_off", "GET"): (404, 404, 404),
     ("report_mail_off", "POST"): (404, 404, 404),
+    ("job_rerun", "POST"): (SIGN_IN, 404, SIGN_IN),
     ("templates", "GET"): (SIGN_IN, 200, SIGN_IN),
     ("template_new", "GET"): (SIGN_IN, 200, SIGN_IN),
     ("template_new", "POST"): (SIGN_IN, 400, SIGN_IN),

@@ -10,6 +10,7 @@ from jobs.jobfile.load import load_jobfile
 from jobs.jobfile.parse import parse_spec
 from jobs.jobfile.spec import JobSpec, from_json
 from jobs.models import CodePack, Job, JobKind
+from jobs.submit import Check, Origin, submit_job
 from runtimes.images.names import read_image
 
 
@@ -22,6 +23,14 @@ def copy_file(user: User, job: Job) -> dict:
     if not CodePack.objects.filter(user=user, digest=data.get("code", "")).exists():
         data.pop("code", None)
     return data
+
+
+def rerun_job(
+    *, user: User, parent: Job, exact: bool, check: Check, containers: bool, key: str = "", body: bytes = b""
+) -> Job:
+    """Submit a job's file once more, as a new job whose parent it is. Raises what build_rerun and submit_job raise."""
+    spec, origin = build_rerun(user, parent, exact=exact), Origin(template=parent.template, parent=parent)
+    return submit_job(user=user, spec=spec, check=check, containers=containers, key=key, body=body, origin=origin)
 
 
 def build_rerun(user: User, job: Job, *, exact: bool) -> JobSpec:

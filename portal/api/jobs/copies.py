@@ -8,10 +8,9 @@ from rest_framework.response import Response
 
 from common.errors import NotFound
 from common.text import shorten_text
-from jobs.copying.copies import build_rerun
+from jobs.copying.copies import rerun_job
 from jobs.copying.differences import compare_files
 from jobs.models import read_job_id
-from jobs.submit import Origin, submit_job
 from portal.api.http.bodies import JSON, read_json
 from portal.api.http.headers import KEY, read_key
 from portal.api.jobs.jobs import find_job
@@ -66,14 +65,14 @@ class JobRerun(ApiView):
         """
         parent = find_job(request, job_id)
         exact = read_json(request, RerunAsk)["exact"]
-        job = submit_job(
+        job = rerun_job(
             user=request.user,
-            spec=build_rerun(request.user, parent, exact=exact),
+            parent=parent,
+            exact=exact,
             check=check_possible,
             containers=runtime_has_containers(),
             key=read_key(request),
             body=f"{job_id}:rerun {exact}".encode(),
-            origin=Origin(template=parent.template, parent=parent),
         )
         prefetch_related_objects([job], "tasks")  # none has a node yet
         shown = JobShape(job).data

@@ -210,6 +210,17 @@ def test_a_clone_knows_its_parent_and_the_parent_its_clones(cast, get, post):
     assert f"What differs from {job.public_id}" in spec and ">gpu</td>" in spec
 
 
+def test_a_job_is_run_again_exactly_on_its_page(cast, get, post):
+    job = make.job(cast.ada, gpu="1/4", pool="dev", env={"A": "1"})
+    assert "Run again exactly" in get(cast.ada, f"/j/{job.public_id}/?tab=spec")
+    answer = post(cast.ada, f"/j/{job.public_id}/rerun")
+    copy = Job.objects.get(parent=job)
+    assert answer["Location"] == f"/j/{copy.public_id}/" and compare_files(job.spec, copy.spec) == []
+    Job.objects.filter(pk=job.pk).update(spec={**job.spec, "code": f"sha256:{'0' * 64}"})
+    assert post(cast.ada, f"/j/{job.public_id}/rerun")["Location"] == f"/j/{job.public_id}/"
+    assert "You have not uploaded code" in get(cast.ada, f"/j/{job.public_id}/") and job.copies.count() == 1
+
+
 def test_a_parent_that_nobody_may_see_is_none(cast, post):
     job = make.job(cast.ada, pool="dev")
     make.quota(make.team("others"), cast.dev)
