@@ -310,6 +310,8 @@ def write_rest(admin: User, member: User, team: Team, dice: random.Random) -> No
         make.schedule(person, job_file="run: python train.py\n")
     add_ssh_key(user=member, name="laptop", key=make.ssh_key())
     for number in range(30):
+        make.template(member, team, name=f"train-{number}")
+    for number in range(30):
         save_image(actor=admin, image=Image(alias=f"image{number}", reference=f"lab/image:{number}", team=None))
     make.login(admin)
     make.window(*Pool.objects.order_by("name")[:2], weekdays="", holidays="2100-01-01")

@@ -68,6 +68,14 @@ def complete_view_names(ctx: typer.Context, incomplete: str) -> list[Completion]
     return _complete(ctx, incomplete, lambda client: ((one["name"], "") for one in _load_results(client, "/me/views")))
 
 
+def complete_template_names(ctx: typer.Context, incomplete: str) -> list[Completion]:
+    return _complete(
+        ctx,
+        incomplete,
+        lambda client: ((one["name"], one["description"]) for one in _load_results(client, "/templates")),
+    )
+
+
 def complete_notebook_names(ctx: typer.Context, incomplete: str) -> list[Completion]:
     return _complete(ctx, incomplete, _load_notebooks)
 

@@ -1,4 +1,4 @@
-"""Jobs, notebooks, machines, schedules and saved views by id or name: what people write where a command takes one."""
+"""Jobs, notebooks, machines, schedules, saved views and templates, where a command takes one by id or name."""
 
 import re
 from collections.abc import Iterable
@@ -22,6 +22,8 @@ _GATEWAY_ID = re.compile(r"(job|nb)-[0-9]+(\..*)?", re.ASCII | re.IGNORECASE)
 _TASK = r"\.(?P<role>[A-Za-z0-9_-]{1,32})\.(?P<rank>[0-9]{1,6})"
 _TASK_BY_ID = re.compile(rf"(?P<job>(job-)?[0-9]+){_TASK}", re.ASCII | re.IGNORECASE)
 _TASK_BY_NAME = re.compile(rf"(?P<job>.+){_TASK}", re.ASCII | re.DOTALL)
+_TEMPLATE_ID = re.compile(r"tpl-[0-9]+", re.ASCII | re.IGNORECASE)
+_AT_VERSION = re.compile(r"(?P<name>.+)@(?P<version>[1-9][0-9]{0,8})", re.ASCII)
 _WORDS = {OPEN: "open ", ENDED: "ended ", WAITING: "waiting ", RUNNING: "running "}
 
 
@@ -177,6 +179,30 @@ def find_schedule(client: Client, name: str) -> dict[str, Any]:
         near = suggest(name, mine) or " Yours: tessera schedules ls"
         raise Failure(NOT_FOUND, f"You have no schedule named {name}.{near}")
     return mine[name]
+
+
+def find_template(client: Client, text: str) -> tuple[str, int | None]:
+    """Return the id and the version of "finetune", "finetune@4", "nlp/finetune" or "tpl-3@2". Raises Failure.
+
+    version: None for the newest.
+    """
+    name, version = text, None
+    if found := _AT_VERSION.fullmatch(text):
+        name, version = found["name"], int(found["version"])
+    if _TEMPLATE_ID.fullmatch(name):
+        return name.lower(), version
+    team, _, short = name.rpartition("/")
+    named = client.get("/templates", name=short, team=team or None)["results"]
+    if not named:
+        known = [one["name"] for one in client.get("/templates", fields="name")["results"]]
+        raise Failure(
+            NOT_FOUND,
+            f"There is no template named {name}.{suggest(short, known) or ' List them: tessera templates list'}",
+        )
+    if len(named) > 1:
+        meant = (f"{one['id']}, {one['team'] or 'everybody'}" for one in named)
+        raise Failure(USAGE, *describe_ambiguous(name, meant))
+    return named[0]["id"], version
 
 
 def describe_ambiguous(name: str, meant: Iterable[str]) -> list[str]:

@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 
 import polib
 from django.utils.translation.template import templatize
+from ruamel.yaml import YAML
 
 ROOT = Path(__file__).resolve().parents[1]
 CATALOGUE = ROOT / "locale/zh_Hans/LC_MESSAGES/django.po"
@@ -44,16 +45,25 @@ def extract() -> polib.POFile:
 
 
 def gather(directory: Path) -> list[Path]:
-    """List Python files, and templates rewritten to Python."""
+    """List Python files, and templates and examples of jobs rewritten to Python."""
     found = []
     for source in SOURCES:
         for path in sorted((ROOT / source).rglob("*")):
             if path.suffix == ".py" and "migrations" not in path.parts:
                 found.append(path)
+            elif path.suffix == ".yaml" and path.parent.name == "examples":
+                found.append(directory / f"{path.stem}.py")
+                found[-1].write_text("".join(f"gettext({text!r})\n" for text in list_example_texts(path)))
             elif path.suffix in {".html", ".txt"}:
                 found.append(directory / (str(path.relative_to(ROOT)).replace("/", "__") + ".py"))
                 found[-1].write_text(templatize(path.read_text(), origin=str(path)))
     return found
+
+
+def list_example_texts(path: Path) -> list[str]:
+    """Return what people read of a shipped template (job_templates.examples.translate)."""
+    head = YAML(typ="safe").load(path)["template"]
+    return [head["description"], *(one["help"] for one in head["parameters"].values() if "help" in one)]
 
 
 def read_catalogue() -> polib.POFile:

@@ -32,6 +32,8 @@ from sharing.shares import share_job
 from sharing.tokens import create_notebook_token
 from tests import make
 
+NEW_TEMPLATE = "template:\n  name: other\n  parameters: {lr: {type: number}}\nrun: python train.py ${{ lr }}\n"
+NEW_VERSION = NEW_TEMPLATE.replace("name: other", "name: finetune")
 IDLE_ACTS = ("snooze", "nudge", "release")
 NAMES = {
     "agents": "n1",
@@ -104,6 +106,9 @@ SUFFICES = {
     },
     "PATCH /api/v1/schedules/{schedule_id}": {"cron": "0 6 * * 1"},
     "POST /api/v1/webhooks": {"name": "third", "url": "https://example.com/third", "topics": ["job.failed"]},
+    "POST /api/v1/templates": {"file": NEW_TEMPLATE, "team": "nlp"},
+    "POST /api/v1/templates/{template_id}/versions": {"file": NEW_VERSION},
+    "POST /api/v1/jobs/{job_id}:rerun": {"exact": True},
     "POST /api/v1/windows": {"lender": "dev", "borrower": "train", "begins": "20:00", "ends": "08:00"},
 }
 """Bodies that say what they must: nobody hits upon all of it at once. A job file is described as any names."""
@@ -128,6 +133,7 @@ class World:
         self.ada, self.files, self.kept = cast.ada, folder / "files", folder / "kept"
         self.root = make.admin()
         webhook, schedule = make.webhook(cast.ada), make.schedule(cast.ada)
+        template = make.template(cast.ada, cast.nlp)
         running = make.job(cast.ada, gpu="1/4", pool="dev", time="1h")
         make.start(running)
         share_job(actor=cast.ada, job=running, person="bob")
@@ -162,6 +168,7 @@ class World:
             "digest": [code.digest],
             "upload_id": [str(upload.uuid)],
             "secret_id": [set_secret(actor=cast.ada, name="HUB_TOKEN", value="hub-1234567890").pk],
+            "template_id": [template.public_id],
             "webhook_id": [webhook.pk],
             "schedule_id": [schedule.public_id],
             "delivery_id": list(webhook.deliveries.values_list("pk", flat=True)),
@@ -196,6 +203,7 @@ class World:
         }
         self.sent = {
             "team": ["nlp"],
+            "other": [running.public_id],
             "pool": [pool.name for pool in Pool.objects.all()],
             "job": [running.public_id],
             "node": ["n1"],

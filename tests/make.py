@@ -28,6 +28,8 @@ from events.record_and_publish import RUNTIME, SYSTEM
 from images.catalogue import save_image
 from images.logins import save_login
 from images.models import Image, Login
+from job_templates.models import JobTemplate
+from job_templates.services import create_template
 from jobs.jobfile.parse import parse_spec
 from jobs.lifecycle import TaskMove, move_tasks
 from jobs.models import Job, Task
@@ -132,6 +134,12 @@ def schedule(person: User, **values) -> Schedule:
     usual = {"name": "nightly", "job_file": "run: python train.py\nteam: nlp\npool: dev\n", "cron": "30 2 * * *"}
     able = {"check": check_possible, "containers": True}
     return create_schedule(user=person, **able, **{**usual, "zone": "UTC", **values})
+
+
+def template(person: User, team: Team | None, name: str = "finetune") -> JobTemplate:
+    """A template with one parameter that has a default."""
+    head = f"template:\n  name: {name}\n  description: Trains.\n  parameters: {{lr: {{type: number, default: 1e-3}}}}\n"
+    return create_template(actor=person, team=team, text=f"{head}run: python train.py ${{{{ lr }}}}\n")
 
 
 def alert(code: str, label: str = "n1:0", **fields) -> Alert:

@@ -37,6 +37,9 @@ def describe_job(job: dict[str, Any], wait: dict[str, Any] | None, length: dict[
         lines.append(_clock_row("Gives up", job.get("give_up_at"), at))
         lines.append(_row("After", ", ".join(job.get("waits_for") or [])))
     lines.append(_row("Secrets", ", ".join(job["spec"].get("secrets") or [])))
+    if made_of := job.get("template"):
+        lines.append(_row("Template", f"{made_of['name']}@{made_of['version']}"))
+    lines.append(_row("Copy of", job.get("parent") or ""))
     if job["state"] not in ENDED:
         lines.append(_clock_row("Ends by", job["expected_end_at"], at))
     lines += [_row("Attempt", str(job["attempt"]) if job["attempt"] > 1 else ""), _row("Hint", job["hint"])]

@@ -33,6 +33,8 @@ PERMISSIONS: dict[str, frozenset[str]] = {
     "job.visit": frozenset({MEMBER, LEAD}),
     "job.change": frozenset({OWNER}),
     "job.levers": frozenset({OWNER}),
+    "template.create": frozenset({MEMBER, LEAD, ADMIN}),
+    "template.change": frozenset({OWNER, LEAD, ADMIN}),
     "notebook.start": frozenset({OWNER}),
     "notebook.change": frozenset({OWNER}),
     "notebook.delete": frozenset({OWNER, ADMIN}),

@@ -262,6 +262,7 @@ INSTALLED_APPS = [
     "files",
     "images",
     "jobs",
+    "job_templates",
     "notebooks",
     "sharing",
     "schedules",

@@ -153,6 +153,7 @@ ERROR_MESSAGES = {
     "not_running.starting": STARTS_NOW,
     "nothing_to_change": _("Name what is to change: %(known)s."),
     "only_batch_jobs_change": _("A notebook's job cannot be changed. Change the notebook instead."),
+    "only_batch_jobs_rerun": _("A notebook's job cannot be run again. Start the notebook instead."),
     "only_ended_jobs": _("Only a job that has ended can be retried. Stop it first, or wait until it ends."),
     "only_lost_tasks": _(
         "This job has no such lost task, so there is nothing to settle. Stop the job if it is to end."

@@ -119,6 +119,7 @@ class Job(models.Model):
     where it did.
     wait_places: where it stands in each of them: [{"pool": id, "name", "position", "of"}]; wait_reasons, wait_position
     and wait_of tell of the first of these, where it is to start first.
+    template: of which it was made: {"id", "name", "version", "values"}. parent: the job that it is a copy of.
     """
 
     KIND = "job"
@@ -134,6 +135,8 @@ class Job(models.Model):
     spec = models.JSONField()
     gang = models.JSONField()
     labels = models.JSONField(default=dict)
+    template = models.JSONField(null=True)
+    parent = models.ForeignKey("self", null=True, on_delete=models.PROTECT, related_name="copies", db_index=False)
     priority = models.SmallIntegerField(choices=Priority.choices, default=Priority.NORMAL)
     preemptible = models.BooleanField(default=False)
     time_s = models.PositiveIntegerField(null=True)
@@ -177,6 +180,7 @@ class Job(models.Model):
             models.Index(fields=["pool", "id"], name="active_jobs", condition=Q(state__in=sorted(JOB_ACTIVE))),
             models.Index(fields=["team", "-id"], name="jobs_of_team"),
             models.Index(fields=["user", "state"], name="jobs_of_user"),
+            models.Index(fields=["parent"], name="copies_of_job", condition=Q(parent__isnull=False)),
         ]
 
     def __str__(self) -> str:

@@ -42,6 +42,14 @@ LATEST_START = timedelta(days=366)
 
 
 @dataclass(frozen=True)
+class Origin:
+    """What a job was made of. template: as Job.template keeps it. parent: the job that it is a copy of."""
+
+    template: dict | None = None
+    parent: Job | None = None
+
+
+@dataclass(frozen=True)
 class Draft:
     """A spec with resolved names, in the pool that it prefers.
 
@@ -94,6 +102,7 @@ def submit_job(
     key: str = "",
     body: bytes = b"",
     kind: str = JobKind.BATCH,
+    origin: Origin = Origin(),
 ) -> Job:
     """Store a job, unless it could never run or a count limit is reached.
 
@@ -110,7 +119,7 @@ def submit_job(
         with transaction.atomic():
             admit_priority(actor=user, asked=draft.asked)
             admit_waiting_job(user=user, waiting=list_waiting_jobs(user))
-            job = _store(draft, kind)
+            job = _store(draft, kind, origin)
             keep_answer(user=user, key=key, body=body, made=job)
     except KeyReused:  # the same request arrived twice at once
         if (done := find_answer(user=user, key=key, body=body)) is None:
@@ -270,7 +279,7 @@ def _build_role(role: RoleSpec, defaults: PoolDefaults) -> dict:
     return built | ({"ends_job": role.ends_job} if role.ends_job else {})
 
 
-def _store(draft: Draft, kind: str) -> Job:
+def _store(draft: Draft, kind: str, origin: Origin) -> Job:
     """Insert the job. Nobody sees its row before the commit, so no lock is needed."""
     spec = draft.spec
     job = Job.objects.create(
@@ -280,6 +289,8 @@ def _store(draft: Draft, kind: str) -> Job:
         user=draft.user,
         labels=spec.labels,
         retries_left=spec.retry_times,
+        template=origin.template,
+        parent=origin.parent,
         **build_scheduling_columns(draft, kind),
     )
     who = draft.user.as_actor

@@ -7,7 +7,7 @@ from portal.api import about, search
 from portal.api.cluster import agents, health, history, maintenance, nodes, pools, quota_writes, quotas, replay
 from portal.api.events import audit, events, notices, webhooks
 from portal.api.files import files, uploads
-from portal.api.jobs import code_uploads, efficiency, images, jobs, logs, plans, saved_views, shares
+from portal.api.jobs import code_uploads, copies, efficiency, images, jobs, logs, plans, saved_views, shares, templates
 from portal.api.monitoring import (
     alert_rules,
     alerts,
@@ -52,6 +52,12 @@ class Name(StringConverter):
     regex = "[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
 
 
+class TemplateId(StringConverter):
+    """tpl-4, or the name of an example."""
+
+    regex = "[a-z][a-z0-9-]{0,62}"
+
+
 class Digest(StringConverter):
     regex = "sha256:[0-9a-f]{64}"
 
@@ -68,6 +74,7 @@ for name, converter in (
     ("schedule", ScheduleId),
     ("api_notebook", NotebookId),
     ("called", Name),
+    ("template", TemplateId),
     ("digest", Digest),
     ("number", Number),
 ):
@@ -114,6 +121,17 @@ urlpatterns = [
     path("schedules/<schedule:schedule_id>:resume", schedules.ScheduleResume.as_view(), name="api-schedule-resume"),
     path("schedules/<schedule:schedule_id>:run", schedules.ScheduleRun.as_view(), name="api-schedule-run"),
     path("schedules/<schedule:schedule_id>/runs", schedules.ScheduleRuns.as_view(), name="api-schedule-runs"),
+    path("jobs/<job:job_id>:rerun", copies.JobRerun.as_view(), name="api-job-rerun"),
+    path("jobs/<job:job_id>/diff", copies.JobDiff.as_view(), name="api-job-diff"),
+    path("templates", templates.TemplateList.as_view(), name="api-templates"),
+    path("templates/<template:template_id>", templates.TemplateDetail.as_view(), name="api-template"),
+    path(
+        "templates/<template:template_id>/versions", templates.TemplateVersions.as_view(), name="api-template-versions"
+    ),
+    path("templates/<template:template_id>:render", templates.TemplateRender.as_view(), name="api-template-render"),
+    path("templates/<template:template_id>:run", templates.TemplateRun.as_view(), name="api-template-run"),
+    path("templates/<template:template_id>:archive", templates.TemplateArchive.as_view(), name="api-template-archive"),
+    path("templates/<template:template_id>:restore", templates.TemplateRestore.as_view(), name="api-template-restore"),
     path("jobs:plan", plans.JobsPlan.as_view(), name="api-jobs-plan"),
     path("jobs:stop", jobs.JobsStop.as_view(), name="api-jobs-stop"),
     path("jobs:retry", jobs.JobsRetry.as_view(), name="api-jobs-retry"),

@@ -41,6 +41,7 @@ from portal.pages.reports import views as reports
 from portal.pages.saved_views import views as saved_views
 from portal.pages.schedules import views as schedules
 from portal.pages.sharing import views as sharing
+from portal.pages.templates import views as templates
 from schedules.services import resume_schedule, suspend_schedule
 
 urlpatterns = [
@@ -53,9 +54,18 @@ urlpatterns = [
     path("jobs/views/<int:view_id>/delete", saved_views.delete_view, name="saved_view_delete"),
     path("jobs/new", submit.new_job, name="job_new"),
     path("jobs/new/sync", submit.sync_job_editor, name="job_sync"),
+    path("templates/", templates.show_templates, name="templates"),
+    path("templates/new", templates.new_template, name="template_new"),
+    path("templates/check", templates.check_template, name="template_check"),
+    path("templates/<str:template_id>/", templates.show_template, name="template"),
+    path("templates/<str:template_id>/preview", templates.preview_template, name="template_preview"),
+    path("templates/<str:template_id>/edit", templates.edit_template, name="template_edit"),
+    path("templates/<str:template_id>/archive", templates.change_template, templates.ARCHIVE, name="template_archive"),
+    path("templates/<str:template_id>/restore", templates.change_template, templates.RESTORE, name="template_restore"),
     path("j/<str:job_id>/", jobs.show_job, name="job"),
     path("j/<str:job_id>/stop", jobs.act_on_job, {"service": stop_job}, name="job_stop"),
     path("j/<str:job_id>/retry", jobs.act_on_job, {"service": retry_job}, name="job_retry"),
+    path("j/<str:job_id>/rerun", jobs.rerun, name="job_rerun"),
     path("j/<str:job_id>/hold", jobs.act_on_job, {"service": hold_job}, name="job_hold"),
     path("j/<str:job_id>/release", jobs.act_on_job, {"service": release_job}, name="job_release"),
     path("j/<str:job_id>/change", jobs.change, name="job_change"),

@@ -8,6 +8,7 @@ import cluster.error_messages
 import common.error_messages
 import files.error_messages
 import images.error_messages
+import job_templates.error_messages
 import jobs.error_messages
 import jobs.jobfile.error_messages
 import monitoring.error_messages
@@ -32,6 +33,7 @@ FIELD_MESSAGES = {
     **images.error_messages.FIELD_MESSAGES,
     **jobs.jobfile.error_messages.FIELD_MESSAGES,
     **jobs.error_messages.FIELD_MESSAGES,
+    **job_templates.error_messages.FIELD_MESSAGES,
     **monitoring.error_messages.FIELD_MESSAGES,
     **notebooks.error_messages.FIELD_MESSAGES,
     **sharing.error_messages.FIELD_MESSAGES,
@@ -56,6 +58,7 @@ ERROR_MESSAGES = {
     **cluster.error_messages.ERROR_MESSAGES,
     **files.error_messages.ERROR_MESSAGES,
     **jobs.error_messages.ERROR_MESSAGES,
+    **job_templates.error_messages.ERROR_MESSAGES,
     **monitoring.error_messages.ERROR_MESSAGES,
     **notebooks.error_messages.ERROR_MESSAGES,
     **schedules.error_messages.ERROR_MESSAGES,

@@ -69,4 +69,4 @@ def test_every_operation_of_the_api_is_on_one_page():
 
 def test_a_command_shows_its_arguments_and_options():
     run = describe_commands().split("{ #run }")[1].split("\n## ")[0]
-    assert "tessera run COMMAND..." in run and "| `--gpu GPU`, `-g GPU` |" in run and "--server" not in run
+    assert "tessera run [COMMAND...]" in run and "| `--gpu GPU`, `-g GPU` |" in run and "--server" not in run

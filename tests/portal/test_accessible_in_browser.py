@@ -59,6 +59,8 @@ def pages_of(cast) -> list[str]:
         "/settings/profile/",
         "/settings/notifications/", "/settings/password/", "/settings/tokens/", "/settings/ssh-keys/",
         "/settings/secrets/", "/settings/webhooks/", f"/settings/webhooks/{cast.webhook.pk}/",
+        "/templates/", "/templates/new", f"/templates/{cast.template.public_id}/",
+        f"/templates/{cast.template.public_id}/edit", "/templates/checkpoint-and-resume/",
         "/console/people/new", "/console/people/ada/", "/console/teams/", "/console/teams/nlp/",
         "/console/audit/", "/console/announcements/", "/console/machines/",
         "/console/machines/service?to=drain&node=n1",

@@ -54,6 +54,17 @@ API = {
     ("api-job-shares", "GET"): (401, 404, 403),
     ("api-job-shares", "POST"): (401, 404, 403),
     ("api-job-share", "DELETE"): (401, 404, 403),
+    ("api-job-rerun", "POST"): (401, 404, 403),
+    ("api-job-diff", "GET"): (401, 404, 403),
+    ("api-templates", "GET"): (401, 200, 403),
+    ("api-templates", "POST"): (401, 400, 403),
+    ("api-template", "GET"): (401, 404, 403),
+    ("api-template-versions", "GET"): (401, 404, 403),
+    ("api-template-versions", "POST"): (401, 404, 403),
+    ("api-template-render", "POST"): (401, 404, 403),
+    ("api-template-run", "POST"): (401, 404, 403),
+    ("api-template-archive", "POST"): (401, 404, 403),
+    ("api-template-restore", "POST"): (401, 404, 403),
     ("api-notebook-tokens", "GET"): (401, 404, 403),
     ("api-notebook-tokens", "POST"): (401, 404, 403),
     ("api-notebook-token", "DELETE"): (401, 404, 403),
@@ -379,6 +390,18 @@ PAGES = {
     ("secrets", "GET"): (SIGN_IN, 200, SIGN_IN),
     ("secrets", "POST"): (SIGN_IN, 400, SIGN_IN),
     ("secret_delete", "POST"): (SIGN_IN, 404, SIGN_IN),
+    ("job_rerun", "POST"): (SIGN_IN, 404, SIGN_IN),
+    ("templates", "GET"): (SIGN_IN, 200, SIGN_IN),
+    ("template_new", "GET"): (SIGN_IN, 200, SIGN_IN),
+    ("template_new", "POST"): (SIGN_IN, 400, SIGN_IN),
+    ("template_check", "POST"): (SIGN_IN, 200, SIGN_IN),
+    ("template", "GET"): (SIGN_IN, 404, SIGN_IN),
+    ("template", "POST"): (SIGN_IN, 404, SIGN_IN),
+    ("template_preview", "POST"): (SIGN_IN, 404, SIGN_IN),
+    ("template_edit", "GET"): (SIGN_IN, 404, SIGN_IN),
+    ("template_edit", "POST"): (SIGN_IN, 404, SIGN_IN),
+    ("template_archive", "POST"): (SIGN_IN, 404, SIGN_IN),
+    ("template_restore", "POST"): (SIGN_IN, 404, SIGN_IN),
     ("webhooks", "GET"): (SIGN_IN, 200, SIGN_IN),
     ("webhooks", "POST"): (SIGN_IN, 400, SIGN_IN),
     ("webhook", "GET"): (SIGN_IN, 404, SIGN_IN),
@@ -543,6 +566,7 @@ def build_world():
     cast.upload = Upload.objects.create(uuid=uuid4(), user=cast.ada, name="secret-plan", size=1)
     cast.token = ApiToken.objects.get()
     ApiToken.objects.update(scopes=[])
+    cast.template = make.template(cast.ada, cast.nlp, name="secret-plan")
     cast.key = add_ssh_key(user=cast.ada, key=make.ssh_key(), name="secret-plan")
     cast.view = SavedView.objects.create(user=cast.ada, name="secret-plan", query="?q=secret-plan")
     cast.gone, cast.admin = make.user("gone", cast.nlp), make.admin()
@@ -581,6 +605,7 @@ def address(name, world):
         "webhook_id": world.webhook.pk,
         "schedule_id": world.schedule.public_id,
         "view_id": world.view.pk,
+        "template_id": world.template.public_id,
         "alert_id": world.alert.pk,
         "rule_id": world.alert.rule_id,
         "silence_id": world.silence.pk,

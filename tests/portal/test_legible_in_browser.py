@@ -119,6 +119,7 @@ def make_busy_world() -> make.Cast:
     add_ssh_key(user=cast.ada, name="laptop", key=make.ssh_key())
     cast.webhook = make.webhook(cast.ada)
     cast.schedule = make.schedule(cast.ada)
+    cast.template = make.template(cast.ada, cast.nlp)
     make.image(cast.bob, cast.nlp)
     make.maintenance(cast.node, begins_in_s=86_400)
     return cast
@@ -134,6 +135,7 @@ def test_every_button_can_be_read_in_each_look(chromium, portal, cast):
         "/", "/jobs/", f"/j/{cast.job.public_id}/", f"/j/{cast.waiting.public_id}/", "/jobs/new",
         "/notebooks/", "/notebooks/new", f"/n/{cast.running.public_id}/", f"/n/{cast.stopped.public_id}/",
         f"/n/{cast.stopped.public_id}/open", "/queue/", "/cluster/", "/cluster/gpus/", "/cluster/images/",
+        "/templates/", "/templates/first-steps/",
         "/nodes/n1/", "/quota/", "/reports/", "/files/", "/notices/", "/settings/notifications/", "/settings/password/",
         "/schedules/", "/schedules/new", f"/schedules/{cast.schedule.public_id}/",
         "/settings/tokens/", "/settings/ssh-keys/", "/settings/webhooks/", f"/settings/webhooks/{cast.webhook.pk}/",

@@ -11,9 +11,11 @@ import typer
 
 from cli import job_file_editor
 from cli.code_upload import is_code_here, read_job_file, upload_code, upload_code_of
+from cli.completing import complete_template_names
 from cli.failures import USAGE, Failure
 from cli.following import build_detached_failure, follow, report_outcome, wait_for_end, wait_for_start
 from cli.http.transport import Client
+from cli.naming import find_template
 from cli.output.plan import EXITS, format_plan
 from cli.output.safe_text import plain
 from cli.parse_duration import read_duration
@@ -49,8 +51,21 @@ PlanOption = Annotated[
 def run(
     ctx: typer.Context,
     command: Annotated[
-        list[str], typer.Argument(metavar="COMMAND", help="What to run. One word is a line for the shell.")
-    ],
+        list[str] | None, typer.Argument(metavar="COMMAND", help="What to run. One word is a line for the shell.")
+    ] = None,
+    template: Annotated[
+        str | None,
+        typer.Option(
+            "--template",
+            "-t",
+            metavar="NAME[@VERSION]",
+            help="Instead of a command.",
+            autocompletion=complete_template_names,
+        ),
+    ] = None,
+    values: Annotated[
+        list[str] | None, typer.Option("--param", "-p", metavar="K=V", help="A parameter of the template; repeat it.")
+    ] = None,
     gpu: Annotated[
         str | None, typer.Option("--gpu", "-g", help="Such as 1, 1/4, 10GB, H100/4, H100:8; none without.")
     ] = None,
@@ -79,28 +94,56 @@ def run(
     wait: WaitOption = None,
     timeout: TimeoutOption = None,
 ) -> None:
-    """Submit a command as a job.
+    """Submit a command as a job, or the job of a template.
 
     tessera run -g 1/4 -- python train.py
+
+    tessera run --template finetune@4 -p lr=3e-4
     """
     session: Session = ctx.obj
     within_s = read_duration(timeout)
+    if (template is None) == (not command):
+        raise Failure(USAGE, "Name a command to run, or a template: one of the two.")
+    if values and template is None:
+        raise Failure(USAGE, "--param: only a template has parameters. Add --template NAME")
     client = session.client()
     options = {
         "name": name, "gpu": gpu, "pool": pool, "team": team, "cpu": cpu, "memory": memory,
         "nodes": int(nodes) if nodes and nodes.isdecimal() else nodes,
         "time": time, "max_time": max_time, "priority": priority,
     }  # fmt: skip
-    spec: dict[str, Any] = {"run": command[0] if len(command) == 1 else shlex.join(command)}
-    spec |= {key: value for key, value in options.items() if value is not None}
+    spec: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
     if env:
         spec["env"] = _read_environment(env)
-    if plan:
+    if command:
+        spec["run"] = command[0] if len(command) == 1 else shlex.join(command)
+    asked = None if template is None else TemplateRun(client, template, values or [], spec)
+    if plan and asked is not None:
+        _show_plan(session, asked.plan())
+    elif plan:
         _show_plan(session, client.post("/jobs:plan", spec))
     if code is not None:
         spec["code"] = upload_code(session, client, code)
-    job = client.post("/jobs", spec, key=str(uuid4()))
-    _follow_new_job(session, client, job, follow_it=follow, until=wait, within_s=within_s)
+    job = asked.run() if asked is not None else client.post("/jobs", spec, key=str(uuid4()))
+    follow_new_job(session, client, job, follow_it=follow, until=wait, within_s=within_s)
+
+
+class TemplateRun:
+    """What is asked of a template. changes: keys of its job file that are said otherwise."""
+
+    def __init__(self, client: Client, name: str, values: list[str], changes: dict[str, Any]):
+        self.client = client
+        template_id, version = find_template(client, name)
+        self.path = f"/templates/{template_id}"
+        self.body: dict[str, Any] = {"values": dict(map(split_setting, values)), "changes": changes}
+        self.body |= {"version": version} if version else {}
+
+    def plan(self) -> dict:
+        text = self.client.post(f"{self.path}:render", self.body)["file"]
+        return self.client.send_body("/jobs:plan", text.encode(), "application/yaml")
+
+    def run(self) -> dict:
+        return self.client.post(f"{self.path}:run", self.body, key=str(uuid4()))
 
 
 @commands.command("submit", cls=Command)
@@ -129,7 +172,7 @@ def submit(
         _show_plan(session, client.send_body("/jobs:plan", text.encode(), "application/yaml"))
     text = upload_code_of(session, client, text, file)
     job = client.send_body("/jobs", text.encode(), "application/yaml", key=str(uuid4()))
-    _follow_new_job(session, client, job, follow_it=follow, until=wait, within_s=within_s)
+    follow_new_job(session, client, job, follow_it=follow, until=wait, within_s=within_s)
 
 
 def _show_plan(session: Session, plan: dict) -> None:
@@ -137,7 +180,7 @@ def _show_plan(session: Session, plan: dict) -> None:
     raise typer.Exit(EXITS[plan["outcome"]])
 
 
-def _follow_new_job(
+def follow_new_job(
     session: Session, client: Client, job: dict, *, follow_it: bool, until: Until | None, within_s: int | None
 ) -> None:
     """Follow the new job as asked, and end the command."""

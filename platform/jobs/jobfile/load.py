@@ -82,6 +82,14 @@ def load_json(data: bytes) -> dict:
     return _top(_Limits().plain(tree, ()))
 
 
+def keeps_text(path: Path) -> bool:
+    """Return whether a plain scalar at this path stays as it is written."""
+    return any(
+        len(path) == len(pattern) and all(p in ("*", part) for p, part in zip(pattern, path, strict=True))
+        for pattern in _WRITTEN
+    )
+
+
 class _Pairs(list):
     """A JSON object as pairs, to find duplicate keys."""
 
@@ -192,7 +200,7 @@ class _Builder(_Limits):
         text = self.text(event.value, path, line=_line(event))
         if event.style is not None:
             return text
-        if _is_text(path):
+        if keeps_text(path):
             return None if _NULL.fullmatch(text) else text
         return _resolve(text, path, _line(event))
 
@@ -228,13 +236,6 @@ def _finite(value: float, path: Path, **where) -> float:
     if math.isinf(value):
         raise _bad(path, "number_out_of_range", **where)
     return value
-
-
-def _is_text(path: Path) -> bool:
-    return any(
-        len(path) == len(pattern) and all(p in ("*", part) for p, part in zip(pattern, path, strict=True))
-        for pattern in _WRITTEN
-    )
 
 
 def _decode(data: bytes) -> str:

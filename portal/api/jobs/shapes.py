@@ -191,6 +191,15 @@ class RoleShape(serializers.Serializer):
     ends_job = EndsJob(allow_blank=True)
 
 
+class UsedTemplate(serializers.Serializer):
+    """A template as a job keeps it. values: of its parameters, by name."""
+
+    id = serializers.CharField()
+    name = serializers.CharField()
+    version = serializers.IntegerField()
+    values = serializers.DictField()
+
+
 class JobShape(serializers.Serializer):
     """A job. gpu, cpu, memory: per task, of the first role with cards; nodes: tasks that start together. roles: each
     role's.
@@ -198,7 +207,8 @@ class JobShape(serializers.Serializer):
     pool: where it runs or ran; while it waits where it is to start first. pools: all where it waits, as preferred.
     reason: why it ended. wait: while it waits. spec: the canonical job file. tasks: of the newest attempt.
     preemptible: whether it may be stopped for other teams, where it runs or in the first of the pools; spec has null
-    where the pool said so at the submit. waits_for: jobs of its `after` that have yet to end.
+    where the pool said so at the submit. waits_for: jobs of its `after` that have yet to end. template: of which it was
+    made, with the values of its parameters. parent: the job that it is a copy of.
     """
 
     id = serializers.CharField(source="public_id")
@@ -222,6 +232,8 @@ class JobShape(serializers.Serializer):
     max_time = AmountField(show_duration, source="max_time_s")
     preemptible = serializers.SerializerMethodField()
     spec = serializers.DictField()
+    template = UsedTemplate(allow_null=True)
+    parent = serializers.SerializerMethodField()  # type: ignore[assignment]
     attempt = serializers.IntegerField()
     retries_left = serializers.IntegerField()
     submitted_at = serializers.DateTimeField()
@@ -273,6 +285,10 @@ class JobShape(serializers.Serializer):
 
     def get_waits_for(self, job: Job) -> list[str]:
         return [show_job_id(pk) for pk in job.waits_for]
+
+    @extend_schema_field(serializers.CharField(allow_null=True))
+    def get_parent(self, job: Job) -> str | None:
+        return show_job_id(job.parent_id) if job.parent_id else None
 
     def get_preemptible(self, job: Job) -> bool:
         return may_be_stopped(job)

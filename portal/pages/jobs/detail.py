@@ -12,6 +12,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from common.resources import parse_gpu, show_gpu, show_place
+from job_templates.parameters import as_text
+from jobs.copying.differences import Difference, compare_files
 from jobs.dependencies.conditions import number_conditions
 from jobs.jobfile.dump import dump_yaml
 from jobs.jobfile.spec import from_json, role_of
@@ -53,7 +55,7 @@ AFTER_WORDS = {
     "failure": gettext_lazy("%(state)s; it must fail"),
     "any": gettext_lazy("%(state)s; it must end"),
 }
-MOST_DEPENDENTS = 20
+MOST_DEPENDENTS = MOST_COPIES = 20
 ENFORCEMENT_WORDS = {
     "simulated": gettext_lazy("simulated: nothing to enforce"),
     "watchdog": gettext_lazy("not enforced, only watched"),
@@ -269,6 +271,30 @@ class JobDetail:
         waiting = Job.objects.visible_to(self.view.rights.user).filter(state=JobState.QUEUED)
         found = waiting.filter(waits_for__contains=[self.job.pk]).order_by("pk")
         return [job.public_id for job in found.only("pk")[:MOST_DEPENDENTS]]
+
+    @cached_property
+    def parent(self) -> Job | None:
+        """Return the job that it is a copy of, if the reader may see it."""
+        if self.job.parent_id is None:
+            return None
+        return Job.objects.visible_to(self.view.rights.user).filter(pk=self.job.parent_id).first()
+
+    @property
+    def copies(self) -> list[str]:
+        """Return the ids of the newest copies of it."""
+        found = Job.objects.visible_to(self.view.rights.user).filter(parent=self.job.pk)
+        return [job.public_id for job in found.only("pk")[:MOST_COPIES]]
+
+    @property
+    def template_values(self) -> str:
+        """Return the values of its template's parameters in one line."""
+        values = (self.job.template or {}).get("values", {})
+        return ", ".join(f"{name}={as_text(value)}" for name, value in values.items())
+
+    @property
+    def differences(self) -> list[Difference]:
+        """Return what its file says otherwise than that of its parent."""
+        return compare_files(self.parent.spec, self.job.spec) if self.parent else []
 
     @cached_property
     def planned_stop(self) -> AlertView | None:

@@ -15,20 +15,20 @@ from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_http_methods, require_POST
 
 from accounts.models import User
-from accounts.permissions import may, teams_where
+from accounts.permissions import teams_where
 from cluster.models import Pool
 from common.errors import FieldError, InvalidInput, PlatformError
 from common.resources import show_cpu, show_duration, show_gpu, show_memory
 from images.catalogue import CATALOGUE, filter_visible_images
 from jobs.code.upload import keep_code, pack_one_file
-from jobs.jobfile.dump import dump_file, dump_yaml
-from jobs.jobfile.load import load_jobfile
+from jobs.copying.copies import copy_file
+from jobs.jobfile.dump import dump_file
 from jobs.jobfile.parse import derive_name
-from jobs.jobfile.spec import from_json, roles_of
-from jobs.models import CodePack, Priority
+from jobs.jobfile.spec import roles_of
+from jobs.models import CodePack, Job, Priority, read_job_id
 from jobs.pricing.price import load_price
 from jobs.reason_messages import describe_wait
-from jobs.submit import Draft, submit_job
+from jobs.submit import Draft, Origin, submit_job
 from portal.pages.cluster.scheduler_pulse import scheduler_late
 from portal.pages.jobs.form import ASKS, BLANK, values_of, write_first_file
 from portal.pages.jobs.job_editor import EditedJob, Verdict, locate_errors, read_edited_job, validate_edited_job
@@ -74,9 +74,9 @@ def new_job(request: HttpRequest) -> HttpResponse:
     edited = read_edited_job(request.POST)
     try:
         keep_upload(request.user, edited, request.FILES.get("upload"))
-        job = submit_job(
-            user=request.user, spec=edited.spec(), check=check_possible, containers=runtime_has_containers()
-        )
+        origin = find_origin(request.user, request.POST.get("parent", ""))
+        can = {"check": check_possible, "containers": runtime_has_containers()}
+        job = submit_job(user=request.user, spec=edited.spec(), origin=origin, **can)
     except PlatformError as error:  # here, so that the form is kept
         return _show(request, edited, locate_errors(error, edited), possible, error.status)
     return redirect("job", job_id=job.public_id)
@@ -104,19 +104,13 @@ def build_first_file(user: User, source: str, possible: PossibleAsks) -> str:
     """Return the first job file: an example, a copy of job `source`, or blank."""
     if source in ("", "example"):
         return write_first_file(EXAMPLE if source else BLANK, possible.usual)
-    return dump_file(copy_file(user, source))
+    return dump_file(copy_file(user, find_job(user, source)))
 
 
-def copy_file(user: User, source: str) -> dict:
-    """Return the job file of job `source`, as this user could submit it. Raises NotFound."""
-    job = find_job(user, source)
-    data = load_jobfile(dump_yaml(from_json(job.spec)).encode())
-    data.pop("hold", None)
-    if not may(user, "job.submit", job.team):
-        data.pop("team", None)
-    if not CodePack.objects.filter(user=user, digest=data.get("code", "")).exists():
-        data.pop("code", None)
-    return data
+def find_origin(user: User, source: str) -> Origin:
+    """Return what a job is a copy of, if the user sees it."""
+    number = read_job_id(source)
+    return Origin(parent=Job.objects.visible_to(user).filter(pk=number).first() if number else None)
 
 
 def read_changes(query: Mapping[str, str]) -> dict[str, str]:
@@ -250,6 +244,7 @@ def _show(
     asks = possible.among(ASKS)
     context = {
         "edited": edited,
+        "parent": request.POST.get("parent") or request.GET.get("from", ""),
         "copied": request.GET.get("from", "") if read_changes(request.GET) else "",
         "verdict": verdict,
         "refused": status != 200,

@@ -12,6 +12,7 @@ from django.views.decorators.http import require_POST, require_safe
 from common.errors import Conflict, ConsentNeeded, Impossible, InvalidInput, PlatformError
 from jobs.changing import change_job, label_job, label_jobs, read_change_value, read_label_changes, read_label_lines
 from jobs.control import retry_jobs, settle_job, stop_jobs
+from jobs.copying.copies import rerun_job
 from jobs.models import Job
 from jobs.running_slices import resize_job
 from portal.pages.jobs.detail import JobDetail
@@ -65,6 +66,20 @@ def _tell(request: HttpRequest, verb: str, jobs: list[Job], done: Mapping[int, J
         messages.info(request, describe_settled(len(settled)))
     if refusals:
         messages.warning(request, describe_refusals(refusals))
+
+
+@require_POST
+@signed_in
+def rerun(request: HttpRequest, job_id: str) -> HttpResponse:
+    """Submit its file once more, exactly as it was accepted, and show the new job."""
+    parent = find_job(request.user, job_id)
+    can = {"check": check_possible, "containers": runtime_has_containers()}
+    try:
+        job = rerun_job(user=request.user, parent=parent, exact=True, **can)
+    except PlatformError as error:
+        messages.error(request, describe_refusal(error))
+        return redirect("job", job_id=job_id)
+    return redirect("job", job_id=job.public_id)
 
 
 @require_safe

@@ -16,10 +16,10 @@ from accounts.models import User
 from accounts.permissions import require
 from accounts.time_zones import list_zones, zone_of
 from common.errors import PlatformError
+from jobs.copying.copies import copy_file
 from jobs.jobfile.dump import dump_file
 from portal.forms import bind
-from portal.pages.jobs.submit import copy_file
-from portal.pages.jobs.view_model import JobRights
+from portal.pages.jobs.view_model import JobRights, find_job
 from portal.pages.request_guards import safe_path, signed_in
 from portal.pages.schedules.form import ScheduleForm, show_values
 from portal.pages.schedules.view_model import ScheduleView, Times, view_schedules
@@ -154,7 +154,7 @@ def _first_values(user: User, source: str) -> dict[str, Any]:
     usual = {"zone": zone_of(user).key, "keep": 20}
     if not source:
         return {**usual, "job_file": EXAMPLE}
-    data = copy_file(user, source)
+    data = copy_file(user, find_job(user, source))
     kept = {key: value for key, value in data.items() if key not in NOT_OF_A_SCHEDULE}
     return {**usual, "name": data.get("name", ""), "job_file": dump_file(kept)}
 

@@ -1,0 +1,53 @@
+"""Job files of new jobs that are made from an earlier one."""
+
+from dataclasses import replace
+
+from accounts.models import User
+from accounts.permissions import may
+from common.errors import Conflict
+from jobs.jobfile.dump import dump_yaml
+from jobs.jobfile.load import load_jobfile
+from jobs.jobfile.parse import parse_spec
+from jobs.jobfile.spec import JobSpec, from_json
+from jobs.models import CodePack, Job, JobKind
+from jobs.submit import Check, Origin, submit_job
+from runtimes.images.names import read_image
+
+
+def copy_file(user: User, job: Job) -> dict:
+    """Return the keys of a job's file as this person may submit them: without code of others or a foreign team."""
+    data = load_jobfile(dump_yaml(from_json(job.spec)).encode())
+    data.pop("hold", None)
+    if not may(user, "job.submit", job.team):
+        data.pop("team", None)
+    if not CodePack.objects.filter(user=user, digest=data.get("code", "")).exists():
+        data.pop("code", None)
+    return data
+
+
+def rerun_job(
+    *, user: User, parent: Job, exact: bool, check: Check, containers: bool, key: str = "", body: bytes = b""
+) -> Job:
+    """Submit a job's file once more, as a new job whose parent it is. Raises what build_rerun and submit_job raise."""
+    spec, origin = build_rerun(user, parent, exact=exact), Origin(template=parent.template, parent=parent)
+    return submit_job(user=user, spec=spec, check=check, containers=containers, key=key, body=body, origin=origin)
+
+
+def build_rerun(user: User, job: Job, *, exact: bool) -> JobSpec:
+    """Return the spec with which a job is run once more. When it is to start is not copied: at once, as it may.
+
+    exact: its file as it was accepted, with the bytes of its image and its code; else what its image's name means now,
+    and without code that is not the person's own. Raises Conflict for the job of a notebook.
+    """
+    if job.kind == JobKind.INTERACTIVE:
+        raise Conflict("only_batch_jobs_rerun")
+    spec = from_json(job.spec) if exact else parse_spec(copy_file(user, job))
+    if not exact and spec.image:
+        spec = replace(spec, image=_without_digest(spec.image))
+    return replace(spec, hold=False, start_at=None, after={})
+
+
+def _without_digest(text: str) -> str:
+    """Return an image's name with its tag alone; one that has only a digest stays."""
+    image = read_image(text)
+    return image.at("") if image.tag else text
