@@ -47,7 +47,7 @@ NAV_GROUPS: tuple[tuple[str | Promise, tuple[NavItem, ...]], ...] = (
             NavItem("jobs", _("Jobs"), "list-details", ("/jobs/", "/j/"), on_phone=True, key="j"),
             NavItem("templates", _("Templates"), "forms", ("/templates/",)),
             NavItem("notebooks", _("Notebooks"), "notebook", ("/notebooks/", "/n/"), key="n"),
-            NavItem("schedules", _("Schedules"), "rotate-clockwise", ("/schedules/",)),
+            NavItem("schedules", _("Schedules"), "clock", ("/schedules/",)),
             NavItem("files", _("Files"), "folder", ("/files/",)),
         ),
     ),

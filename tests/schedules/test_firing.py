@@ -7,9 +7,11 @@ from threading import Barrier
 
 import pytest
 from django.db import connection
+from django.utils import timezone
 
 from accounts.models import Membership, User
 from common.errors import Unavailable
+from config.celery import app
 from events.models import Event, Notice
 from jobs.models import IdempotencyKey, Job
 from jobs.states import JobState
@@ -17,6 +19,7 @@ from portal.schedules.run_words import describe_why
 from portal.wording.notices import view_notice
 from quotas.models import Quota
 from scheduler.preview.preview import check_possible
+from scheduler.tasks import fire_schedules
 from schedules import firing
 from schedules.firing import MOST_REFUSALS, TRIED_FOR, claim_due, fire_next
 from schedules.models import Missed, Outcome, Overlap, Schedule, ScheduledRun
@@ -47,6 +50,14 @@ def test_a_job_is_submitted_at_its_time_and_never_twice(cast, clock):
     assert (run.tick_at, run.outcome, run.due_at) == (NIGHT, Outcome.SUBMITTED, None)
     assert (run.job.user, run.job.team, run.job.name) == (cast.ada, cast.nlp, "nightly")
     assert Schedule.objects.get().next_at == NIGHT + DAY
+
+
+def test_the_task_of_the_beat_fires_them(cast):
+    new_schedule(cast.ada)
+    Schedule.objects.update(next_at=timezone.now() - MINUTE)
+    fire_schedules()
+    assert Job.objects.get().scheduled_run.outcome == Outcome.SUBMITTED
+    assert app.conf.beat_schedule["fire_schedules"]["task"] == fire_schedules.name
 
 
 def test_the_time_of_the_tick_is_the_key_of_the_submit(cast, clock):
