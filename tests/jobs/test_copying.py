@@ -4,11 +4,12 @@ import pytest
 
 from common.errors import Conflict, InvalidInput
 from jobs.code.upload import keep_code, pack_one_file
-from jobs.copying.copies import build_rerun, rerun_job
+from jobs.copying.copies import build_rerun, copy_file, rerun_job
 from jobs.copying.differences import Difference, compare_files
 from jobs.jobfile.parse import parse_spec
 from jobs.jobfile.spec import to_json
 from jobs.models import JobKind
+from secret_store.services import set_secret
 from tests import make
 
 PINNED = "docker.io/library/busybox:1.36@sha256:" + "a" * 64
@@ -49,6 +50,15 @@ def test_a_copy_waits_for_no_job_that_the_first_waited_for(cast):
     make.job(cast.ada, name="prepare", pool="dev")
     parent = make.job(cast.ada, after="prepare", pool="dev")
     assert resubmit(cast.ada, parent, exact=True).spec["after"] == {}
+
+
+def test_a_copy_finds_anew_whose_a_secret_is(cast):
+    set_secret(actor=cast.ada, name="HUB", value="adas-own-value")
+    parent = make.job(cast.ada, secrets=["HUB"], pool="dev")
+    assert parent.spec["secrets"] == {"HUB": "own:variable"}
+    assert copy_file(cast.bob, parent)["secrets"] == {"HUB": "variable"}
+    set_secret(actor=cast.bob, name="HUB", value="bobs-own-value")
+    assert resubmit(cast.bob, parent, exact=False).spec["secrets"] == {"HUB": "own:variable"}
 
 
 def test_the_job_of_a_notebook_is_not_run_again(cast):

@@ -11,13 +11,19 @@ from jobs.jobfile.parse import parse_spec
 from jobs.jobfile.spec import JobSpec, from_json
 from jobs.models import CodePack, Job, JobKind
 from jobs.submit import Check, Origin, submit_job
+from jobs.used_secrets.naming import split_wish
 from runtimes.images.names import read_image
 
 
 def copy_file(user: User, job: Job) -> dict:
-    """Return the keys of a job's file as this person may submit them: without code of others or a foreign team."""
+    """Return the keys of a job's file as this person may submit them: without code of others or a foreign team.
+
+    Whose a secret is, is found anew: one's own goes before the team's.
+    """
     data = load_jobfile(dump_yaml(from_json(job.spec)).encode())
     data.pop("hold", None)
+    if "secrets" in data:
+        data["secrets"] = {name: split_wish(wish)[1] for name, wish in data["secrets"].items()}
     if not may(user, "job.submit", job.team):
         data.pop("team", None)
     if not CodePack.objects.filter(user=user, digest=data.get("code", "")).exists():

@@ -88,4 +88,4 @@ def test_the_form_keeps_a_jobs_secrets(cast):
     assert answer.status_code == 302
     job = Job.objects.get()
     assert job.spec["secrets"] == {"HUB": "own:file"}
-    assert "HUB: own:file" in text(client.get(f"/jobs/new?from={job.public_id}"))
+    assert "HUB: file" in text(client.get(f"/jobs/new?from={job.public_id}"))
