@@ -30,13 +30,15 @@ class Channels:
 
 @dataclass(frozen=True)
 class Recipient:
-    """Whom a notice is for, and of what. params: JSON-able."""
+    """Whom a notice is for, and of what. params: JSON-able. is_asked: they asked for this one, whatever they chose."""
 
     user_id: int
     about: models.Model
     params: dict
+    is_asked: bool = False
 
 
+EVERYWHERE = Channels(portal=True, mail=True)
 # Default channels of every kind.
 KINDS: dict[str, Channels] = {
     "job_started": Channels(portal=True, mail=False),
@@ -72,7 +74,8 @@ def notify_all(kind: str, recipients: Sequence[Recipient]) -> list[Notice]:
     if not recipients:
         return []
     choices = choices_of({each.user_id for each in recipients}, kind)
-    wanted = [(each, choices[each.user_id]) for each in recipients if choices[each.user_id].any]
+    channels = [(each, EVERYWHERE if each.is_asked else choices[each.user_id]) for each in recipients]
+    wanted = [(each, chosen) for each, chosen in channels if chosen.any]
     notices = Notice.objects.bulk_create(
         Notice(
             user_id=each.user_id,

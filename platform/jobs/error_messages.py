@@ -81,6 +81,7 @@ FIELD_MESSAGES = {
     "not_a_slice": _(
         "“%(got)s” is not a valid slice of a card. Use a fraction such as 1/2, or an amount such as 12GB."
     ),
+    "not_in_team": _("“%(name)s” is no active member of team %(team)s. Name people of the team by their user names."),
     "priority_budget_spent": BUDGET_SPENT,
     "priority_needs_consent": _(
         "In pool %(pool)s, %(priority)s priority needs the consent of a lead of the team %(team)s: %(leads)s. Submit "

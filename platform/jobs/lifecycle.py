@@ -16,10 +16,11 @@ from accounts.team_names import get_team_name
 from common.errors import StaleState
 from common.locks import lock_rows
 from common.steady_clock import steady_now
-from events.notices import Recipient, notify_all
+from events.notices import notify_all
 from events.record_and_publish import SYSTEM, Actor, hint, publish_pool
 from events.transitions import Move, advance
 from jobs.models import Job, JobKind, Priority, Task
+from jobs.notices.recipients import list_recipients
 from jobs.states import (
     HOLDING,
     JOB_FINAL,
@@ -45,6 +46,8 @@ LONG_WAIT = timedelta(minutes=1)
 
 ENDS: dict[str, str] = {JobState.SUCCEEDED: "job_succeeded", JobState.FAILED: "job_failed"}
 """Kinds of notices about ends."""
+NOTIFY_WORDS = {"job_succeeded": "success", "job_failed": "failure"}
+"""What a job file's `notify` calls them."""
 
 NOT_BEFORE_ITS_START = Greatest(Now(), F("started_at"))
 """The time of an end, also where the clock was set back since the start."""
@@ -192,7 +195,7 @@ def settle_jobs(jobs: Sequence[Job], *, actor: Actor = SYSTEM) -> None:
         alike[state].append(Move(job, reason, also=columns))
     for state, moves in sorted(alike.items()):
         advance(moves, state, actor=actor)
-        _notify_owners(moves, state)
+        _notify_people(moves, state)
         if any("stop_requested_at" in move.also for move in moves):
             hint("reconcile")
 
@@ -276,16 +279,14 @@ def has_waited(job: Job) -> bool:
     return steady_now() - job.waits_from >= LONG_WAIT
 
 
-def _notify_owners(moves: Sequence[Move], state: str) -> None:
-    """Notify owners of ends, and of starts after a wait but a notebook's, which is told when it answers."""
+def _notify_people(moves: Sequence[Move], state: str) -> None:
+    """Notify of ends, and of starts after a wait but a notebook's, which is told when it answers."""
     if state == JobState.RUNNING:
-        begun = [move.row for move in moves if "started_at" in move.also and has_waited(move.row)]
-        begun = [job for job in begun if job.kind != JobKind.INTERACTIVE]
-        notify_all("job_started", [Recipient(job.user_id, job, {"name": job.name}) for job in begun])
+        begun = [move.row for move in moves if "started_at" in move.also and move.row.kind != JobKind.INTERACTIVE]
+        notify_all("job_started", list_recipients(begun, "start", of_owner=has_waited))
     elif state in ENDS:
-        jobs = (move.row for move in moves)
-        ended = [Recipient(job.user_id, job, {"name": job.name, "reason": job.reason}) for job in jobs]
-        notify_all(ENDS[state], ended)
+        kind = ENDS[state]
+        notify_all(kind, list_recipients([move.row for move in moves], NOTIFY_WORDS[kind]))
 
 
 def _times(step: str) -> dict[str, Any]:

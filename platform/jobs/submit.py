@@ -32,6 +32,7 @@ from jobs.idempotency import find_answer, keep_answer
 from jobs.jobfile.spec import JobSpec, RoleSpec, roles_of, to_json
 from jobs.lifecycle import begin_attempt
 from jobs.models import CodePack, Job, JobKind, JobQuerySet, Priority
+from jobs.notices.recipients import check_notified
 from jobs.pricing.budget import Asked, shorter
 from jobs.pricing.price import admit_priority, check_price, list_pools_to_wait_in
 from jobs.used_secrets.naming import resolve_secrets
@@ -171,6 +172,8 @@ class PoolChooser:
             spec = replace(spec, image=resolve_alias(team, spec.image))
         if spec.secrets and job is None:
             spec = replace(spec, secrets=resolve_secrets(self._user, team, spec.secrets))
+        if spec.notify and job is None:
+            check_notified(team, spec.notify)
         spec, waits_for = self._resolve_after(team, spec, job)
         found: list[Draft] = []
         refused: list[Impossible] = []

@@ -64,6 +64,48 @@ def test_success_is_told_to_all_but_those_who_chose_it_away(cast):
         assert Notice.objects.filter(user_id=person.pk, kind="job_succeeded").exists() is told
 
 
+def end_quickly(person, step=TaskState.SUCCEEDED, **spec) -> list[tuple[str, int, bool]]:
+    """(kind, person, whether by mail) of what is told of a job that starts at once and ends."""
+    job = make.job(person, pool="dev", **spec)
+    make.start(job)
+    make.end(job, step, "" if step == TaskState.SUCCEEDED else "exit_nonzero")
+    told = Notice.objects.filter(object_id=job.pk).order_by("kind", "user_id")
+    return [(notice.kind, notice.user_id, notice.due_at is not None) for notice in told]
+
+
+def test_who_asked_in_the_job_file_is_told_by_mail_too_whatever_they_chose(cast):
+    choose_channels(user_id=cast.ada.pk, choices={"job_succeeded": Channels(False, False)})
+    assert end_quickly(cast.ada) == []
+    assert end_quickly(cast.ada, notify="success") == [("job_succeeded", cast.ada.pk, True)]
+    started = [("job_started", cast.ada.pk, True)]
+    assert end_quickly(cast.ada, notify="start") == started
+    assert end_quickly(cast.ada, TaskState.FAILED, notify="start") == [("job_failed", cast.ada.pk, True), *started]
+
+
+def test_others_are_told_as_they_chose_and_not_once_they_left(cast):
+    others = {"notify": {"when": "failure", "to": ["bob", "ada", "bob"]}}
+    both = [("job_failed", cast.ada.pk, True), ("job_failed", cast.bob.pk, True)]
+    assert end_quickly(cast.ada, TaskState.FAILED, **others) == both
+    assert end_quickly(cast.ada, **others) == [("job_succeeded", cast.ada.pk, False)]
+    choose_channels(user_id=cast.bob.pk, choices={"job_failed": Channels(False, False)})
+    assert end_quickly(cast.ada, TaskState.FAILED, **others) == both[:1]
+    choose_channels(user_id=cast.bob.pk, choices={"job_failed": Channels(True, True)})
+    job = make.job(cast.ada, pool="dev", **others)
+    cast.bob.memberships.all().delete()
+    make.start(job)
+    make.end(job, TaskState.FAILED, "exit_nonzero")
+    assert not Notice.objects.filter(object_id=job.pk, user_id=cast.bob.pk).exists()
+
+
+def test_whom_a_job_file_names_is_of_the_team(cast):
+    with pytest.raises(InvalidInput) as refused:
+        make.job(cast.ada, pool="dev", notify={"to": ["bob", "eve", "nobody"]})
+    assert [(error.pointer, error.code) for error in refused.value.errors] == [
+        ("/notify/to/1", "not_in_team"),
+        ("/notify/to/2", "not_in_team"),
+    ]
+
+
 def test_what_is_chosen_away_makes_no_row_and_only_mail_is_not_in_the_bell(cast):
     job = make.job(cast.ada, pool="dev")
     choose_channels(user_id=cast.ada.pk, choices={"job_failed": Channels(False, False)})

@@ -4,7 +4,7 @@ The reader, the JSON Schema, the body of `POST /jobs` and the table in docs/refe
 """
 
 from jobs.jobfile.shapes import Choice, Field, Flag, Keys, Whole
-from jobs.jobfile.spec import Checkpoint, IdleWish
+from jobs.jobfile.spec import NOTIFY_WHEN, Checkpoint, IdleWish, NotifyWish
 from jobs.jobfile.values import (
     AFTER,
     CODE,
@@ -24,9 +24,11 @@ from jobs.jobfile.values import (
     WORKDIR,
     Choices,
     Duration,
+    Names,
     Ports,
     Roles,
     Span,
+    read_name,
 )
 
 MAX_NODES = 10_000  # tasks of a job
@@ -98,6 +100,14 @@ IDLE = Keys(
         Field("then", Choice(IDLE_THEN), "What is done: tell its owner, shrink its slice, stop it.", "stop"),
     ),
     make=IdleWish,
+)
+NOTIFY = Keys(
+    (
+        Field("when", Choices(NOTIFY_WHEN), "Of what the owner is told, whatever their settings say.", "all three"),
+        Field("to", Names(read_name, 20), "Others of the team who are told, too, as their settings say.", "none"),
+    ),
+    short="when",
+    make=NotifyWish,
 )
 ROLE = Keys(
     (
@@ -242,11 +252,18 @@ JOB = Keys(
             examples=({"for": "45m", "then": "stop"},),
         ),
         Field(
+            "notify",
+            NOTIFY,
+            "Who is told in the portal and by mail when it starts, succeeds or fails, beside what settings say.",
+            "as people's settings say",
+            examples=("failure", {"when": ["success", "failure"], "to": ["bob"]}),
+        ),
+        Field(
             "roles",
             Roles(ROLE_NAME, ROLE, most=16, most_tasks=MAX_NODES),
             "Unlike tasks, by name, instead of run and what each task asks for.",
             "none",
         ),
-        *_later("shm", "place", "notify", "main", "array"),
+        *_later("shm", "place", "main", "array"),
     )
 )

@@ -28,6 +28,7 @@ KEY_ORDER = (
     "data",
     "checkpoint",
     "idle",
+    "notify",
 )
 
 # Text that needs no quotes.

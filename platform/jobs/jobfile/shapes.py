@@ -235,6 +235,8 @@ class Keys(Shape):
         if required := [one.key for one in self.fields if one.required]:
             schema["required"] = required
         alone = self.by_key[self.short].shape.schema(yaml=False) if self.short else {}
+        if "anyOf" in alone:
+            return {"anyOf": [*alone["anyOf"], schema]}
         return {**alone, **schema, "type": [alone["type"], "object"]} if alone else schema
 
     def written_paths(self) -> Iterable[Path]:

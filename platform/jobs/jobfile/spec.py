@@ -22,7 +22,7 @@ DEFAULT_RETRY_TIMES = 3
 # Not the program's fault.
 DEFAULT_RETRY_WHEN = ("node_lost", "preempted", "reclaimed", "container_lost", "evicted")
 
-
+NOTIFY_WHEN = ("start", "success", "failure")
 DEFAULT_GRACE_S = 60
 
 
@@ -44,6 +44,14 @@ class IdleWish:
 
     for_s: int
     then: str = "stop"
+
+
+@dataclass(frozen=True)
+class NotifyWish:
+    """when: of which turns, by NOTIFY_WHEN, the owner is told. to: user names of others who are told as well."""
+
+    when: tuple[str, ...] = NOTIFY_WHEN
+    to: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,6 +117,7 @@ class JobSpec:
     data: dict[str, str] = field(default_factory=dict)
     checkpoint: Checkpoint | None = None
     idle: IdleWish | None = None
+    notify: NotifyWish | None = None
 
 
 def to_json(spec: JobSpec) -> dict:
@@ -138,6 +147,7 @@ def to_json(spec: JobSpec) -> dict:
         "data": dict(spec.data),
         "checkpoint": _checkpoint_json(spec.checkpoint),
         "idle": None if spec.idle is None else {"for": duration_text(spec.idle.for_s), "then": spec.idle.then},
+        "notify": None if spec.notify is None else {"when": list(spec.notify.when), "to": list(spec.notify.to)},
     }
 
 
@@ -163,6 +173,7 @@ def from_json(stored: dict) -> JobSpec:
         data=dict(stored.get("data", {})),
         checkpoint=_maybe(_checkpoint, stored.get("checkpoint")),
         idle=_maybe(read_idle, stored.get("idle")),
+        notify=_maybe(read_notify, stored.get("notify")),
     )
 
 
@@ -243,6 +254,10 @@ def _checkpoint(stored: dict) -> Checkpoint:
 
 def read_idle(stored: dict) -> IdleWish:
     return IdleWish(parse_duration(stored["for"]), stored["then"])
+
+
+def read_notify(stored: dict) -> NotifyWish:
+    return NotifyWish(tuple(stored["when"]), tuple(stored["to"]))
 
 
 def _maybe(reader, text):

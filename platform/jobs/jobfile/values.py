@@ -317,6 +317,23 @@ class Choices(Choice):
 
 
 @dataclass(frozen=True)
+class Names(Shape):
+    """Names as a list, or as a text with commas."""
+
+    name: Reader
+    most: int
+
+    def read(self, value: Any, pointer: str) -> tuple[str, ...]:
+        given = list(dict.fromkeys(_read_list(value, pointer)))
+        if len(given) > self.most:
+            fail(pointer, "too_many", max=self.most, got=len(given))
+        return tuple(self.name(name, f"{pointer}/{at}") for at, name in enumerate(given))
+
+    def schema(self, yaml: bool) -> dict[str, Any]:
+        return {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
+
+
+@dataclass(frozen=True)
 class Words(Shape):
     """Names with a word each, as a map, a list or a text such as "prepare, job-12: any". The first word is usual."""
 
@@ -325,7 +342,7 @@ class Words(Shape):
     most: int
 
     def read(self, value: Any, pointer: str) -> dict[str, str]:
-        given = value if isinstance(value, dict) else dict(map(self._split, self._list(value, pointer)))
+        given = value if isinstance(value, dict) else dict(map(self._split, _read_list(value, pointer)))
         if len(given) > self.most:
             fail(pointer, "too_many", max=self.most, got=len(given))
         choice = Choice(self.words)
@@ -344,17 +361,18 @@ class Words(Shape):
             ]
         }
 
-    def _list(self, value: Any, pointer: str) -> list[str]:
-        if isinstance(value, list):
-            return [read_text(name, f"{pointer}/{i}").strip() for i, name in enumerate(value)]
-        return [name.strip() for name in read_text(value, pointer).split(",") if name.strip()]
-
     def _split(self, text: str) -> tuple[str, str]:
         for word in sorted(self.words, key=len, reverse=True):
             name = text.removesuffix(word).rstrip()
             if text.endswith(word) and name.endswith(":") and name != ":":
                 return name[:-1].strip(), word
         return text, self.words[0]
+
+
+def _read_list(value: Any, pointer: str) -> list[str]:
+    if isinstance(value, list):
+        return [read_text(name, f"{pointer}/{i}").strip() for i, name in enumerate(value)]
+    return [name.strip() for name in read_text(value, pointer).split(",") if name.strip()]
 
 
 @dataclass(frozen=True)

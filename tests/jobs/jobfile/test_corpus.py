@@ -75,6 +75,7 @@ FILES = {
     "name_space": ("/name", "outer_space"),
     "name_zero_width": ("/name", "bad_characters"),
     "nan": ("/cpu", "not_a_number"),
+    "notify_when": ("/notify/when/1", "unknown_value"),
     "nodes_huge": ("/nodes", "too_large"),
     "nodes_text": ("/nodes", "wrong_type"),
     "nodes_zero": ("/nodes", "too_small"),

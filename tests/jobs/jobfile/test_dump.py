@@ -12,7 +12,7 @@ from jobs.jobfile.description import CHECKPOINT_SIGNALS, ENDS_JOB, MAX_GRACE_S, 
 from jobs.jobfile.dump import dump_yaml
 from jobs.jobfile.load import load_jobfile
 from jobs.jobfile.parse import parse_spec
-from jobs.jobfile.spec import Checkpoint, JobSpec, RoleSpec, from_json, roles_of, to_json
+from jobs.jobfile.spec import NOTIFY_WHEN, Checkpoint, JobSpec, NotifyWish, RoleSpec, from_json, roles_of, to_json
 from secret_store.names import WORDS
 
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=60)
@@ -77,6 +77,12 @@ common = {
         st.sampled_from(["ckpt", "~/runs/1", "/out/no", "1e3", "a: b"]),
         st.sampled_from(["", *CHECKPOINT_SIGNALS]),
         st.integers(1, MAX_GRACE_S),
+    ),
+    "notify": st.none()
+    | st.builds(
+        NotifyWish,
+        st.lists(st.sampled_from(NOTIFY_WHEN), unique=True).map(tuple),
+        st.lists(names, unique=True, max_size=3).map(tuple),
     ),
     "labels": st.dictionaries(labels, st.just("") | names, max_size=3),
     "hold": st.booleans(),
