@@ -94,6 +94,9 @@ FIELD_MESSAGES = {
     "rate_policy": _(
         "Your limit is %(limit)s running jobs, so this one could never start. Ask an administrator for a higher limit."
     ),
+    "shm_above_memory": _(
+        "What is in /dev/shm counts as memory: %(shm)s of it do not fit into %(memory)s of memory. Ask for more memory."
+    ),
     "start_too_far": _("%(got)s is more than a year ahead. Choose a moment before %(latest)s."),
     "team_limit": _(
         "The team %(team)s may hold at most %(limit)s %(resource)s in pool %(pool)s, but this asks for "

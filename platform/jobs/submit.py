@@ -23,7 +23,7 @@ from common.errors import (
     KeyReused,
     QuotaExceeded,
 )
-from common.resources import duration_text
+from common.resources import duration_text, memory_text
 from common.steady_clock import steady_now
 from events.record_and_publish import hint, record
 from images.catalogue import pin_image, resolve_alias
@@ -269,14 +269,17 @@ def pick_team(teams: list[Team], name: str | None) -> Team:
 def build_gang(spec: JobSpec, pool: Pool, defaults: PoolDefaults | None = None) -> list[dict]:
     """Build the roles as the scheduler reads them, with the pool's defaults. defaults: those, if known already."""
     defaults = defaults or PoolDefaults(pool)
-    return [_build_role(role, defaults) for role in roles_of(spec)]
+    return [_build_role(role, defaults, f"/roles/{role.name}" if spec.roles else "") for role in roles_of(spec)]
 
 
-def _build_role(role: RoleSpec, defaults: PoolDefaults) -> dict:
+def _build_role(role: RoleSpec, defaults: PoolDefaults, pointer: str) -> dict:
     cpu, memory = role.cpu_milli, role.memory_mib
     if cpu is None or memory is None:
         usual_cpu, usual_memory = defaults.request_for(role.gpu)
         cpu, memory = usual_cpu if cpu is None else cpu, usual_memory if memory is None else memory
+    if role.shm_mib and role.shm_mib > memory:
+        said = {"shm": memory_text(role.shm_mib), "memory": memory_text(memory)}
+        raise InvalidInput([FieldError(f"{pointer}/shm", "shm_above_memory", said)])
     request = {"gpu": role.gpu.text, "cpu_milli": cpu, "memory_mib": memory}
     built = {"role": role.name, "min": role.nodes, "max": role.nodes_max or role.nodes, "request": request}
     return built | ({"ends_job": role.ends_job} if role.ends_job else {})

@@ -70,6 +70,7 @@ def _build(task: Task, context: SpecContext) -> TaskSpec:
         gpus=_shares(task, context.cards),
         cpu_milli=task.cpu_milli,
         memory_mib=task.memory_mib,
+        shm_mib=role.shm_mib,
         cpu_overcommit_percent=task.node.pool.cpu_overcommit_percent,
         numa=context.numa.get(task.uuid, ()),
         uid=job.user.uid,

@@ -9,6 +9,7 @@ from jobs.submit import submit_job
 from quotas.models import Quota, UserLimit
 from quotas.services import get_default_limit
 from scheduler.preview.preview import check_possible
+from scheduler.reconcile.task_specs import build_task_spec
 from tests import make
 
 pytestmark = pytest.mark.django_db
@@ -56,6 +57,26 @@ def test_what_the_job_does_not_name_comes_from_the_pool(cast):
 def test_what_can_never_run_is_refused_with_its_field(cast, spec, pointer, code):
     error = refusal(cast.ada, **spec)
     assert (error.errors[0].pointer, error.errors[0].code) == (pointer, code)
+
+
+@pytest.mark.parametrize(
+    ("spec", "pointer"),
+    [
+        ({"shm": "8GB"}, "/shm"),  # the pool's memory is less
+        ({"shm": "3GB", "memory": "2GB"}, "/shm"),
+        ({"roles": {"main": {"run": "true", "shm": "2GiB", "memory": "1GiB"}}}, "/roles/main/shm"),
+    ],
+)
+def test_shared_memory_is_no_more_than_the_memory(cast, spec, pointer):
+    with pytest.raises(InvalidInput) as refused:
+        make.job(cast.ada, pool="dev", **spec)
+    assert [(error.pointer, error.code) for error in refused.value.errors] == [(pointer, "shm_above_memory")]
+
+
+def test_a_task_is_told_how_much_of_its_memory_may_be_shared(cast):
+    job = make.job(cast.ada, pool="dev", memory="4GiB", shm="1GiB")
+    make.start(job)
+    assert build_task_spec(job.newest_tasks.get()).shm_mib == 1024
 
 
 def test_the_nearest_possible_is_named(cast):

@@ -46,7 +46,7 @@ MAX_GRACE_S = 3_600
 IDLE_LEAST_S, IDLE_MOST_S = 600, 86_400
 IDLE_THEN = ("tell", "shrink", "stop")
 # Not allowed beside `roles`.
-NOT_WITH_ROLES = ("run", "gpu", "cpu", "memory", "nodes", "ports")
+NOT_WITH_ROLES = ("run", "gpu", "cpu", "memory", "shm", "nodes", "ports")
 
 _TASK = (
     Field(
@@ -55,6 +55,14 @@ _TASK = (
     Field("cpu", CPU, "CPU cores of each task.", "the pool's", "cpu_milli", examples=(4, "500m")),
     Field(
         "memory", MEMORY, "Memory of each task, with its unit.", "the pool's", "memory_mib", examples=("16GB", "16GiB")
+    ),
+    Field(
+        "shm",
+        MEMORY,
+        "How much of its memory each task may use in /dev/shm.",
+        "all of it",
+        "shm_mib",
+        examples=("8GB",),
     ),
 )
 _PORTS = Field(
@@ -129,7 +137,7 @@ ROLE = Keys(
             "The job is done once any or all of these tasks succeeded.",
             "once all tasks of the job did",
         ),
-        *_later("image", "code", "workdir", "shm", "data", "secrets", "place"),
+        *_later("image", "code", "workdir", "data", "secrets", "place"),
     )
 )
 JOB = Keys(
@@ -264,6 +272,6 @@ JOB = Keys(
             "Unlike tasks, by name, instead of run and what each task asks for.",
             "none",
         ),
-        *_later("shm", "place", "main", "array"),
+        *_later("place", "main", "array"),
     )
 )

@@ -66,6 +66,7 @@ class RoleSpec:
     gpu: GpuAsk = NO_GPU
     cpu_milli: int | None = None
     memory_mib: int | None = None
+    shm_mib: int | None = None
     nodes: int = 1
     nodes_max: int | None = None
     env: dict[str, str] = field(default_factory=dict)
@@ -78,7 +79,8 @@ class JobSpec:
     """One job. None leaves a value to the team, pool or service.
 
     code: None, "." (the submitted directory) or "sha256:<64 hex>". workdir: below the code. gpu, cpu_milli, memory_mib:
-    per task. nodes: tasks that start together; nodes_max: the most. roles: replace run, the requests and ports.
+    per task. shm_mib: of its memory, in /dev/shm. nodes: tasks that start together; nodes_max: the most.
+    roles: replace run, the requests and ports.
     time_s: estimate. max_time_s: limit. start_at: not before. wait_max_s: for its first start, else it is cancelled.
     after: {job, by id once it is accepted: the end that it must come to}.
     secrets: {name: own:variable, own:file, team:variable or team:file once it is accepted}.
@@ -95,6 +97,7 @@ class JobSpec:
     gpu: GpuAsk = NO_GPU
     cpu_milli: int | None = None
     memory_mib: int | None = None
+    shm_mib: int | None = None
     nodes: int = 1
     nodes_max: int | None = None
     roles: tuple[RoleSpec, ...] = ()
@@ -179,7 +182,7 @@ def from_json(stored: dict) -> JobSpec:
 
 def roles_of(spec: JobSpec) -> tuple[RoleSpec, ...]:
     """Return the roles by rank; a job without roles has one."""
-    same = ("run", "gpu", "cpu_milli", "memory_mib", "nodes", "nodes_max", "ports")
+    same = ("run", "gpu", "cpu_milli", "memory_mib", "shm_mib", "nodes", "nodes_max", "ports")
     return spec.roles or (RoleSpec(name=DEFAULT_ROLE, **{name: getattr(spec, name) for name in same}),)
 
 
@@ -214,13 +217,14 @@ def _task_json(spec: JobSpec | RoleSpec, count: str) -> dict:
         "gpu": spec.gpu.text,
         "cpu": None if spec.cpu_milli is None else cpu_text(spec.cpu_milli),
         "memory": None if spec.memory_mib is None else memory_text(spec.memory_mib),
+        **({} if spec.shm_mib is None else {"shm": memory_text(spec.shm_mib)}),
         count: span_of(spec),
     }
 
 
 def _role(name: str, said: dict, stored: dict) -> RoleSpec:
     """Read a stored role; old jobs have the command and request beside it."""
-    kept = {key: stored[key] for key in ("run", "gpu", "cpu", "memory", "ports") if key in stored} | said
+    kept = {key: stored[key] for key in ("run", "gpu", "cpu", "memory", "shm", "ports") if key in stored} | said
     return RoleSpec(
         name=name, **_task(kept, kept["count"]), env=dict(said.get("env", {})), ends_job=said.get("ends_job", "")
     )
@@ -233,6 +237,7 @@ def _task(stored: dict, count: int | str) -> dict:
         "gpu": parse_gpu(stored["gpu"]),
         "cpu_milli": _maybe(parse_cpu, stored["cpu"]),
         "memory_mib": _maybe(parse_memory, stored["memory"]),
+        "shm_mib": _maybe(parse_memory, stored.get("shm")),
         "nodes": int(least),
         "nodes_max": int(most) if most else None,
         # Missing in old jobs.

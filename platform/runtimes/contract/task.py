@@ -73,13 +73,13 @@ class TaskSpec:
     """All that a runtime needs to run one task, once.
 
     label: for people ("job-412 main.0"). epoch: of the scheduler. run: shell text. workdir: absolute, or relative to
-    the code. code_path: a .tar.gz here. env: the user's, without `is_forbidden_env`. platform_env: overrides
-    env. numa: near which NUMA node cores and memory should be, for each card, or for each core of a task without cards;
-    () is anywhere. peers: the gang by rank; the first is master. ports: the master listens on the first, equal in the
-    gang. port_map: declared → actual, in TESSERA_PORT_<declared>. image: "" for the default. cpu_pinning: of its node.
-    mps: share compute by NVIDIA's MPS if possible, else take turns. secrets: kept in memory only, in nothing that is
-    written or told of the task. simulated_trace: what simulated cards do under it. looked_at: monotonic time when no
-    stop had been requested, None if unknown.
+    the code. code_path: a .tar.gz here. env: the user's, without `is_forbidden_env`. platform_env: overrides env.
+    shm_mib: size of /dev/shm, None for all of its memory. numa: near which NUMA node cores and memory should be, for
+    each card, or for each core of a task without cards; () is anywhere. peers: the gang by rank; the first is master.
+    ports: the master listens on the first, equal in the gang. port_map: declared → actual, in TESSERA_PORT_<declared>.
+    image: "" for the default. cpu_pinning: of its node. mps: share compute by NVIDIA's MPS if possible, else take
+    turns. secrets: kept in memory only, in nothing that is written or told of the task. simulated_trace: what simulated
+    cards do under it. looked_at: monotonic time when no stop had been requested, None if unknown.
     """
 
     uuid: str
@@ -93,6 +93,7 @@ class TaskSpec:
     gpus: tuple[GpuShare, ...] = ()
     cpu_milli: int = 1000
     memory_mib: int = 512
+    shm_mib: int | None = None
     numa: tuple[int, ...] = ()
     uid: int = 0
     gid: int = 0

@@ -57,7 +57,9 @@ def build_plan(
         "hide": config.hidden,
         "seen_at": seen_at,
         "secrets": secrets,
-        "shm_mib": 0 if mps else spec.memory_mib,  # programs and the daemon of MPS meet in the machine's /dev/shm
+        "shm_mib": 0
+        if mps
+        else spec.shm_mib or spec.memory_mib,  # programs and the daemon of MPS meet in the machine's /dev/shm
         "uid": spec.uid if isolation.separate_uids else None,
         "gid": spec.gid if isolation.separate_uids else None,
         "account": [spec.user, os.path.join(seen_at, "home"), find_shell()],

@@ -61,7 +61,7 @@ FILES = {
     "key_of_list": ("", "key_not_text"),
     "kind_notebook": ("/kind", "not_supported_yet"),
     "kind_unknown": ("/kind", "unknown_value"),
-    "known_later": ("/shm", "not_supported_yet"),
+    "known_later": ("/place", "not_supported_yet"),
     "latin1": ("", "not_utf8"),
     "list_at_top": ("", "not_a_map"),
     "max_time_below_time": ("/time", "time_above_max"),

@@ -39,10 +39,10 @@ def test_example_c_without_what_is_not_built():
 
 
 def test_all_errors_come_at_once():
-    found = codes_of({"gpus": 1, "shm": "8GB", "gpu": "5/4", "memory": 16, "env": {"LD_PRELOAD": "x", "1A": "y"}})
+    found = codes_of({"gpus": 1, "place": "x", "gpu": "5/4", "memory": 16, "env": {"LD_PRELOAD": "x", "1A": "y"}})
     assert found == [
         ("/gpus", "unknown_key"),
-        ("/shm", "not_supported_yet"),
+        ("/place", "not_supported_yet"),
         ("/gpu", "gpu_part_too_large"),
         ("/memory", "unit_missing"),
         ("/env/LD_PRELOAD", "reserved_name"),
@@ -118,7 +118,7 @@ def test_a_bad_span_is_answered(nodes, code):
         ({"Worker": {}}, ("/roles/Worker", "bad_role_name")),
         ({"w": 1}, ("/roles/w", "wrong_type")),
         ({"w": {"count": "32..4"}}, ("/roles/w/count", "bad_span")),
-        ({"w": {"shm": "1GB"}}, ("/roles/w/shm", "not_supported_yet")),
+        ({"w": {"place": "x"}}, ("/roles/w/place", "not_supported_yet")),
         ({"w": {"gpus": 1}}, ("/roles/w/gpus", "unknown_key")),
         ({"w": {"run": ""}}, ("/roles/w/run", "required")),
     ],

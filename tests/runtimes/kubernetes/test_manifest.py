@@ -115,6 +115,15 @@ def test_a_task_without_cards_asks_for_the_balloon_of_its_cores():
     assert [value for name, value in notes.items() if "balloon" in name] == ["numa1"]
 
 
+@pytest.mark.parametrize(("shm_mib", "size"), [(None, "2048Mi"), (512, "512Mi")])
+def test_shared_memory_is_a_part_of_a_tasks_memory(shm_mib, size):
+    volumes = build_pod(task(memory_mib=2048, shm_mib=shm_mib), CONFIG, {})["spec"]["volumes"]
+    assert next(each for each in volumes if each["name"] == "shm")["emptyDir"] == {
+        "medium": "Memory",
+        "sizeLimit": size,
+    }
+
+
 def test_a_task_near_two_sockets_gets_no_balloon():
     spec, cards = MODES["balloons"]
     notes = build_pod(replace(spec, numa=(0, 1)), CONFIG, cards)["metadata"]["annotations"]

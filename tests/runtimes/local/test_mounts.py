@@ -181,6 +181,7 @@ def test_tmp_and_shared_memory_are_the_tasks_own(apart, tmp_path):
     log = said(apart, f"{look}; df -m --output=size /dev/shm", memory_mib=96)
     assert mark not in log and log.split("\n")[-5:-3] == ["no file of the machine", "1777"]
     assert log.split()[-1] == "96"  # no more than its memory, of which it is a part
+    assert said(apart, "df -m --output=size /dev/shm", memory_mib=96, shm_mib=24).split()[-1] == "24"
 
 
 def test_a_task_sees_the_devices_that_programs_need_and_none_to_make_networks_or_file_systems(apart):
