@@ -24,7 +24,7 @@ def chosen_of(ranges) -> list[tuple[int, bool]]:
     (90, [(1, False), (6, True), (24, False), (0, False)]),
 ])  # fmt: skip
 def test_what_runs_offers_the_ranges_that_are_shorter_than_it(hours, offered):
-    assert chosen_of(list_ranges(NOW - timedelta(hours=hours))) == offered
+    assert chosen_of(list_ranges(timezone.now() - timedelta(hours=hours))) == offered
 
 
 def test_of_what_has_ended_all_is_shown_first():
