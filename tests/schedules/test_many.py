@@ -20,7 +20,7 @@ from tests.whole import part_of
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow, pytest.mark.timeout(1800)]
 
 MINUTE, STEP, HOUR = timedelta(minutes=1), timedelta(minutes=5), timedelta(hours=1)
-MANY = part_of(10_000, 1_000)
+MANY = part_of(10_000, 320)
 LINES = (
     "15 2 * * *",
     "30 1-3 * * *",
