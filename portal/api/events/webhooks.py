@@ -7,9 +7,8 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from accounts.models import Team
-from common.errors import FieldError, InvalidInput
 from common.safe_http import MAX_URL
+from jobs.submit import find_team
 from portal.api.http.bodies import JSON, read_json
 from portal.api.http.fields import full_url
 from portal.api.http.lists import PageQuery, list_of, page
@@ -125,7 +124,8 @@ class Webhooks(ApiView):
         X-Tessera-Timestamp, a dot and the body, with the secret as key.
         """
         asked = read_json(request, WebhookAsk)
-        team = _find_team(request, asked.pop("team", None))
+        name = asked.pop("team", None)
+        team = find_team(request.user, name) if name else None
         webhook, secret = create_webhook(actor=request.user, team=team, **asked)
         return _show_secret(find_webhook(request.user, webhook.pk), secret, status=201)
 
@@ -196,18 +196,6 @@ class Redeliver(ApiView):
         """Send the same event again, as a new delivery."""
         delivery = find_delivery(request.user, webhook_id, delivery_id)
         return Response(DeliveryShape(redeliver(actor=request.user, delivery=delivery)).data, status=201)
-
-
-def _find_team(request: Request, name: str | None) -> Team | None:
-    """Return a team of the caller's, by name."""
-    if name is None:
-        return None
-    teams = Team.objects.filter(memberships__user=request.user)
-    team = teams.filter(name__iexact=name).first()
-    if team is None:
-        known = ", ".join(teams.values_list("name", flat=True))
-        raise InvalidInput([FieldError("/team", "unknown_team", {"got": name[:40], "team": name[:40], "known": known})])
-    return team
 
 
 def _show_secret(webhook: Webhook, secret: str, status: int = 200) -> Response:

@@ -5,8 +5,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from accounts.models import Team
-from common.errors import FieldError, InvalidInput
+from jobs.submit import find_team
 from jobs.used_secrets.naming import delete_secret
 from portal.api.http.bodies import JSON, read_json
 from portal.api.http.lists import PageQuery, list_of, page
@@ -62,7 +61,8 @@ class Secrets(ApiView):
     def post(self, request: Request) -> Response:
         """Set a secret: a new one, or a new value of the one of that name, for tasks that start from now on."""
         asked = read_json(request, SecretAsk)
-        secret = set_secret(actor=request.user, **{**asked, "team": _find_team(request, asked.get("team"))})
+        name = asked.pop("team", None)
+        secret = set_secret(actor=request.user, **asked, team=find_team(request.user, name) if name else None)
         return Response(SecretShape(secret).data, status=201)
 
 
@@ -77,15 +77,3 @@ class SecretDetail(ApiView):
         secret = get_secret(request.user, secret_id)
         delete_secret(actor=request.user, secret=secret, force=read_query(request, DeleteQuery)["force"])
         return Response(status=204)
-
-
-def _find_team(request: Request, name: str | None) -> Team | None:
-    """Return a team of the caller's, by name."""
-    if name is None:
-        return None
-    teams = Team.objects.filter(memberships__user=request.user)
-    team = teams.filter(name__iexact=name).first()
-    if team is None:
-        known = ", ".join(teams.values_list("name", flat=True))
-        raise InvalidInput([FieldError("/team", "unknown_team", {"team": name[:40], "known": known})])
-    return team
