@@ -1,6 +1,5 @@
 """API of jobs that are made of earlier ones, and of what differs between two."""
 
-from django.db.models import prefetch_related_objects
 from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -13,7 +12,7 @@ from jobs.copying.differences import compare_files
 from jobs.models import read_job_id
 from portal.api.http.bodies import JSON, read_json
 from portal.api.http.headers import KEY, read_key
-from portal.api.jobs.jobs import find_job
+from portal.api.jobs.jobs import answer_new_job, find_job
 from portal.api.jobs.shapes import JobShape
 from portal.api.view import ApiView, read_query
 from scheduler.preview.preview import check_possible
@@ -74,9 +73,7 @@ class JobRerun(ApiView):
             key=read_key(request),
             body=f"{job_id}:rerun {exact}".encode(),
         )
-        prefetch_related_objects([job], "tasks")  # none has a node yet
-        shown = JobShape(job).data
-        return Response(shown, status=201, headers={"Location": shown["links"]["self"]})
+        return answer_new_job(job)
 
 
 class JobDiff(ApiView):

@@ -52,6 +52,13 @@ def visible_jobs(request: Request) -> JobQuerySet:
     return Job.objects.visible_to(request.user).with_names().prefetch_related(TASKS)
 
 
+def answer_new_job(job: Job) -> Response:
+    """Answer with a job that was just submitted, and its address in Location."""
+    prefetch_related_objects([job], "tasks")  # none has a node yet
+    shown = JobShape(job).data
+    return Response(shown, status=201, headers={"Location": shown["links"]["self"]})
+
+
 def find_job(request: Request, job_id: str) -> Job:
     """Return a job. Raises NotFound also for other teams'."""
     job = visible_jobs(request).filter(pk=int(job_id.removeprefix("job-"))).first()
@@ -109,9 +116,7 @@ class JobList(ApiView):
             key=read_key(request),
             body=body,
         )
-        prefetch_related_objects([job], "tasks")  # none has a node yet
-        shown = JobShape(job).data
-        return Response(shown, status=201, headers={"Location": shown["links"]["self"]})
+        return answer_new_job(job)
 
 
 class JobDetail(ApiView):

@@ -3,7 +3,6 @@
 import json
 from typing import Any
 
-from django.db.models import prefetch_related_objects
 from drf_spectacular.utils import OpenApiResponse, extend_schema, extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -35,6 +34,7 @@ from portal.api.http.bodies import JSON, MAX_JSON, media_type, read_body, read_j
 from portal.api.http.fields import full_url, moment
 from portal.api.http.headers import KEY, read_key
 from portal.api.http.lists import FieldsQuery, all_of, list_of
+from portal.api.jobs.jobs import answer_new_job
 from portal.api.jobs.shapes import JobShape
 from portal.api.view import ApiView, read_query
 from scheduler.preview.preview import check_possible
@@ -278,9 +278,7 @@ class TemplateRun(ApiView):
             key=read_key(request),
             body=json.dumps([template_id, asked], sort_keys=True).encode(),
         )
-        prefetch_related_objects([job], "tasks")  # none has a node yet
-        shown = JobShape(job).data
-        return Response(shown, status=201, headers={"Location": shown["links"]["self"]})
+        return answer_new_job(job)
 
 
 def read_run(request: Request) -> dict[str, Any]:
