@@ -10,7 +10,7 @@ from job_templates.models import JobTemplate
 from job_templates.services import archive_template, create_template
 from jobs.code.upload import keep_code, pack_one_file
 from jobs.copying.differences import compare_files
-from jobs.models import Job
+from jobs.models import Job, JobKind
 from scheduler.models import Lease
 from tests import make
 
@@ -219,6 +219,12 @@ def test_a_job_is_run_again_exactly_on_its_page(cast, get, post):
     Job.objects.filter(pk=job.pk).update(spec={**job.spec, "code": f"sha256:{'0' * 64}"})
     assert post(cast.ada, f"/j/{job.public_id}/rerun")["Location"] == f"/j/{job.public_id}/"
     assert "You have not uploaded code" in get(cast.ada, f"/j/{job.public_id}/") and job.copies.count() == 1
+
+
+def test_the_job_of_a_notebook_offers_no_exact_copy_which_would_be_refused(cast, get):
+    job = make.job(cast.ada, gpu="1/4", pool="dev")
+    Job.objects.filter(pk=job.pk).update(kind=JobKind.INTERACTIVE)
+    assert "Run again exactly" not in get(cast.ada, f"/j/{job.public_id}/?tab=spec")
 
 
 def test_a_parent_that_nobody_may_see_is_none(cast, post):
