@@ -17,7 +17,8 @@ from django.utils import timezone
 
 from accounts.announcements import save_announcement
 from accounts.models import Announcement, PlatformRole, Team, User
-from accounts.services import SCOPES, create_token
+from accounts.scopes import SCOPES
+from accounts.services import create_token
 from accounts.ssh_keys import add_ssh_key
 from bench.cycle import CARDS, Model, build_machines, build_models, copy_of, one_round, run_in_bulk
 from cluster.maintenance import save_maintenance

@@ -45,7 +45,8 @@ from django.utils import timezone
 from jobs.models import Job, Task
 from jobs.states import TaskState
 from quotas.models import Holding
-from accounts.services import SCOPES, create_token
+from accounts.scopes import SCOPES
+from accounts.services import create_token
 pool, team, admin = Pool.objects.first(), Team.objects.first(), User.objects.get(username="admin")
 now, state = timezone.now(), TaskState.RUNNING
 nodes = Node.objects.bulk_create(

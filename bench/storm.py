@@ -29,7 +29,8 @@ def sign_in(person):
 """
 MAKE_PEOPLE = """
 from accounts.models import Team
-from accounts.services import SCOPES, add_member, create_token, create_user
+from accounts.scopes import SCOPES
+from accounts.services import add_member, create_token, create_user
 team = Team.objects.get(name="research")
 def make(name):
     person = create_user(username=name)

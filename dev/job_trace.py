@@ -22,7 +22,8 @@ django.setup()  # before any model
 from django.core.management import call_command  # noqa: E402
 from django.test import Client  # noqa: E402
 
-from accounts.services import SCOPES, create_token  # noqa: E402
+from accounts.scopes import SCOPES  # noqa: E402
+from accounts.services import create_token  # noqa: E402
 from scheduler.first_run import prepare  # noqa: E402
 from scheduler.tasks import cycle, reconcile, take_inventory  # noqa: E402
 

@@ -19,7 +19,8 @@ from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_K
 from django.utils import timezone
 
 from accounts.models import ApiToken, Team, TeamRole, User
-from accounts.services import SCOPES, add_member, create_team, create_token, create_user
+from accounts.scopes import SCOPES
+from accounts.services import add_member, create_team, create_token, create_user
 from cluster.agents import enrol_agent, invite_agent, take_report
 from cluster.maintenance import save_maintenance
 from cluster.models import Agent, Gpu, Maintenance, Node, Pool, Window

@@ -42,6 +42,8 @@ class User(OfNoTeam, AbstractBaseUser):
     KIND = "user"
     origin = Origin()
     """Of the request in which this row acts; portal.access.request_origin sets it."""
+    acting_token: "ApiToken | None" = None
+    """The token by which this row acts, set by authentication; None for the portal's session and the platform."""
 
     username = models.CharField(_("user name"), max_length=32, unique=True, validators=[NAME])
     full_name = models.CharField(_("full name"), max_length=100, blank=True)
@@ -174,7 +176,10 @@ class ApiTokenQuerySet(CredentialQuerySet):
 
 
 class ApiToken(Credential):
-    """An API token: shown once, stored as a digest, limited by scopes. made_by: the token that asked for it."""
+    """An API token: shown once, stored as a digest, limited by scopes.
+
+    made_by: the token that asked for it. held_by: the job whose tasks have it, such as job-412; else a person has it.
+    """
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="api_tokens")
     prefix = models.CharField(max_length=16)
@@ -182,11 +187,17 @@ class ApiToken(Credential):
     scopes = ArrayField(models.CharField(max_length=32), default=list)
     revoked_at = models.DateTimeField(null=True)
     made_by = models.ForeignKey("self", null=True, on_delete=models.CASCADE, related_name="+")
+    held_by = models.CharField(max_length=32, blank=True, default="", db_default="")
 
     objects = ApiTokenQuerySet.as_manager()
 
     class Meta(Credential.Meta):
         verbose_name, verbose_name_plural = _("API token"), _("API tokens")
+        indexes = [
+            models.Index(
+                fields=["held_by"], name="live_held_tokens", condition=~models.Q(held_by="") & models.Q(revoked_at=None)
+            )
+        ]
 
     def __str__(self) -> str:
         return f"{self.prefix}… ({self.name})"

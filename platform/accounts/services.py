@@ -3,8 +3,9 @@
 import os
 import secrets
 from collections import defaultdict
+from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Any, Literal
 
 from django.conf import settings
 from django.contrib.auth.password_validation import validate_password
@@ -14,38 +15,15 @@ from django.db.models import Max
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from accounts.credentials import lock_credentials
+from accounts.credentials import find_scope_errors, lock_credentials
 from accounts.models import ApiToken, Credential, LoginLink, Membership, PlatformRole, SshKey, Team, TeamRole, User
 from accounts.ssh_keys import remove_ssh_keys
-from common.errors import FieldError, InvalidInput, NameTaken, NotFound
+from common.errors import FieldError, InvalidInput, NameTaken, NotFound, NotSignedIn
 from common.secrets import digest_secret
 from common.steady_clock import steady_now
 from events.record_and_publish import record
 from runtimes.storage.areas import AreaId, get_area_path
 
-SCOPES = (
-    "jobs:read",
-    "jobs:write",
-    "cluster:read",
-    "cluster:write",
-    "notebooks:read",
-    "notebooks:write",
-    "idle:write",
-    "files:read",
-    "files:write",
-    "tokens:write",
-    "profile:write",
-    "secrets:write",
-    "webhooks:write",
-    "reports:read",
-    "metrics:scrape",
-    "metrics:tasks",
-    "alerts:read",
-    "alerts:write",
-    "people:write",
-    "quotas:write",
-    "audit:read",
-)
 TOKEN_DAYS = 90
 TOKEN_DAYS_MAX = 366
 # Accounts of Debian's and Red Hat's base system and of usual services, names for whoever runs a machine, and names by
@@ -127,27 +105,40 @@ def create_token(
     """
     lock_credentials(user, made_by)
     end = made_by.expires_at if made_by else None
-    errors = [*_check_scopes(scopes, made_by), *_check_days(days, end)]
+    errors = [*find_scope_errors(scopes, "/scopes", made_by), *_check_days(days, end)]
     if not name.strip() or len(name) > 64 or not name.isprintable():
         errors.append(FieldError("/name", "bad_name", {"max": 64}))
     most = settings.TESSERA_MOST_TOKENS
-    if ApiToken.objects.live().filter(user=user).count() >= most:
+    if ApiToken.objects.live().filter(user=user, held_by="").count() >= most:
         errors.append(FieldError("/name", "too_many_tokens", {"max": most}))
     if errors:
         raise InvalidInput(errors)
     expires_at = steady_now() + timedelta(days=TOKEN_DAYS if days is None else days)
-    secret = "tes_" + secrets.token_urlsafe(32)
-    token = ApiToken.objects.create(
-        user=user,
-        name=name.strip(),
-        prefix=secret[:10],
-        digest=digest_secret(secret),
-        scopes=sorted(set(scopes)),
-        expires_at=min(expires_at, end or expires_at),
-        made_by=made_by,
+    token, secret = _store_token(
+        user=user, name=name.strip(), scopes=scopes, expires_at=min(expires_at, end or expires_at), made_by=made_by
     )
     record(user, "token_made", actor=user.as_actor, params={"name": token.name, "scopes": token.scopes})
     return token, secret
+
+
+def create_held_token(
+    *, user: User, holder: str, scopes: Iterable[str], made_by: ApiToken | None
+) -> tuple[ApiToken, str] | None:
+    """Return a new token for what is no person, and its secret; None if `made_by` has ended. It ends with that one.
+
+    holder: the job whose tasks have it. Call it in a transaction, before other rows are locked.
+    """
+    try:
+        lock_credentials(user, made_by)
+    except NotSignedIn:
+        return None
+    end = made_by.expires_at if made_by else None
+    return _store_token(user=user, name=holder, scopes=scopes, expires_at=end, made_by=made_by, held_by=holder)
+
+
+def revoke_held_tokens(holders: Iterable[str]) -> None:
+    """Revoke what these hold. Such a token has no scope to make others, so nothing else ends with it."""
+    ApiToken.objects.filter(held_by__in=list(holders), revoked_at=None).update(revoked_at=Now())
 
 
 @transaction.atomic
@@ -179,20 +170,6 @@ def clean_row(row: models.Model) -> None:
         ) from bad
 
 
-def _check_scopes(scopes: list[str], made_by: ApiToken | None) -> list[FieldError]:
-    if not scopes:
-        return [FieldError("/scopes", "required")]
-    allowed = set(SCOPES) & set(made_by.scopes if made_by else SCOPES)
-    known = ", ".join(sorted(allowed))
-    return [
-        FieldError(
-            "/scopes", "scope_beyond_token" if scope in SCOPES else "unknown_scope", {"scope": scope, "known": known}
-        )
-        for scope in scopes
-        if scope not in allowed
-    ]
-
-
 def _check_days(days: int | None, end: datetime | None) -> list[FieldError]:
     """Refuse days that are out of range, or after `end`: a promise of days is kept or refused, and never cut short."""
     if days is None:
@@ -202,6 +179,12 @@ def _check_days(days: int | None, end: datetime | None) -> list[FieldError]:
     if end is not None and days > (left := (end - timezone.now()).days):
         return [FieldError("/days", "outlives_token", {"largest": left, "until": end.timestamp()})]
     return []
+
+
+def _store_token(*, scopes: Iterable[str], **columns: Any) -> tuple[ApiToken, str]:
+    secret = "tes_" + secrets.token_urlsafe(32)
+    kept = {"prefix": secret[:10], "digest": digest_secret(secret), "scopes": sorted(set(scopes))}
+    return ApiToken.objects.create(**kept, **columns), secret
 
 
 def note_use(credential: Credential) -> None:

@@ -27,6 +27,10 @@ FIELD_MESSAGES = {
     ),
     "template_keeps_name": _("A template keeps its name. Write “name: %(name)s”, or create another template."),
     "template_name_taken": _("There is another template “%(name)s” already. Choose another name."),
+    "token_in_template": _(
+        "A template gives no token, since its commands would act for whoever runs it. Leave token out here; who "
+        "needs it adds it to the job."
+    ),
     "undeclared_parameter": _(
         "The template has no parameter “%(name)s”. Add it below “parameters”, or write the value out."
     ),

@@ -62,7 +62,7 @@ def load_template(text: str) -> TemplateFile:
 def read_template(text: str) -> TemplateFile:
     """Read a template and check that its parameters and placeholders agree. Raises InvalidInput with all errors."""
     file = load_template(text)
-    refuse(_check_placeholders(file.data, file.parameters))
+    refuse(_check_placeholders(file.data, file.parameters) + _check_token(file.data))
     _check_job(file)
     return file
 
@@ -137,6 +137,11 @@ def _list_texts(value: Any, path: Path = ()) -> Iterator[tuple[Path, str, bool]]
             yield from _list_texts(item, (*path, i))
     elif isinstance(value, str):
         yield path, value, False
+
+
+def _check_token(data: dict) -> list[FieldError]:
+    """Refuse a token, by which one person's commands would act with the rights of all who run the template."""
+    return [FieldError("/token", "token_in_template")] if data.get("token") else []
 
 
 def _check_placeholders(data: dict, parameters: Mapping[str, Parameter]) -> list[FieldError]:

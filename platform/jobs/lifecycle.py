@@ -19,6 +19,7 @@ from common.steady_clock import steady_now
 from events.notices import notify_all
 from events.record_and_publish import SYSTEM, Actor, hint, publish_pool
 from events.transitions import Move, advance
+from jobs.job_tokens.tokens import end_tokens
 from jobs.models import Job, JobKind, Priority, Task
 from jobs.notices.recipients import list_recipients
 from jobs.states import (
@@ -178,6 +179,7 @@ def settle_jobs(jobs: Sequence[Job], *, actor: Actor = SYSTEM) -> None:
     In few statements, unless some are queued again.
     """
     attempts = load_attempts(jobs)
+    ended: list[Job] = []
     alike: dict[str, list[Move]] = defaultdict(list)
     for job in jobs:
         tasks = attempts[job.pk]
@@ -190,6 +192,7 @@ def settle_jobs(jobs: Sequence[Job], *, actor: Actor = SYSTEM) -> None:
             if (again := _another_try(job, decisive.reason)) is not None:
                 requeue_job(job, actor=actor, reason=decisive.reason, **again)
                 continue
+            ended.append(job)
             reason = "completed" if state == JobState.SUCCEEDED else decisive.reason or job.stop_reason
             columns = _end_columns(job, tasks, decisive)
         alike[state].append(Move(job, reason, also=columns))
@@ -198,6 +201,7 @@ def settle_jobs(jobs: Sequence[Job], *, actor: Actor = SYSTEM) -> None:
         _notify_people(moves, state)
         if any("stop_requested_at" in move.also for move in moves):
             hint("reconcile")
+    end_tokens(ended)
 
 
 def requeue_job(job: Job, *, actor: Actor, reason: str, **also: Any) -> None:
@@ -213,6 +217,7 @@ def requeue_job(job: Job, *, actor: Actor, reason: str, **also: Any) -> None:
     }
     move = Move(job, reason, {"attempt": job.attempt + 1}, {**fresh, **also})
     advance([move], JobState.QUEUED, actor=actor)
+    end_tokens([job])
     begin_attempt(job)
     hint("cycle")
 

@@ -12,7 +12,7 @@ from django.db.models import Count, Exists, OuterRef, Q
 from django.db.models.functions import Coalesce, Now
 from django.utils.translation import gettext_lazy as _
 
-from accounts.models import Team, User
+from accounts.models import ApiToken, Team, User
 from cluster.models import Agent, Node, Pool
 from common.locks import database_now
 from jobs.states import HOLDING, JOB_ACTIVE, JOB_FINAL, JOB_MOVES, TASK_FINAL, TASK_MOVES, JobState, TaskState
@@ -120,6 +120,7 @@ class Job(models.Model):
     wait_places: where it stands in each of them: [{"pool": id, "name", "position", "of"}]; wait_reasons, wait_position
     and wait_of tell of the first of these, where it is to start first.
     template: of which it was made: {"id", "name", "version", "values"}. parent: the job that it is a copy of.
+    made_by: the token that submitted it, where the job has one of its own (`token`), which ends with that one.
     """
 
     KIND = "job"
@@ -137,6 +138,7 @@ class Job(models.Model):
     labels = models.JSONField(default=dict)
     template = models.JSONField(null=True)
     parent = models.ForeignKey("self", null=True, on_delete=models.PROTECT, related_name="copies", db_index=False)
+    made_by = models.ForeignKey(ApiToken, null=True, on_delete=models.PROTECT, related_name="+", db_index=False)
     priority = models.SmallIntegerField(choices=Priority.choices, default=Priority.NORMAL)
     preemptible = models.BooleanField(default=False)
     time_s = models.PositiveIntegerField(null=True)

@@ -135,8 +135,8 @@ REASONS: dict[str, Reason] = {
         T.FAILED,
         False,
         "fault",
-        _("A secret that the job names is not there any more, so it was not started."),
-        _("Make the secret again under Secrets, then retry the job."),
+        _("A secret that the job names, or the token that submitted it, is not there any more, so it was not started."),
+        _("The event list says which. Make a secret again under Secrets, then retry the job."),
     ),
     "rejected_by_cluster": Reason(
         T.FAILED,

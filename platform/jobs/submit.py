@@ -29,6 +29,7 @@ from events.record_and_publish import hint, record
 from images.catalogue import pin_image, resolve_alias
 from jobs.dependencies.conditions import resolve_after
 from jobs.idempotency import find_answer, keep_answer
+from jobs.job_tokens.tokens import check_scopes
 from jobs.jobfile.spec import JobSpec, RoleSpec, roles_of, to_json
 from jobs.lifecycle import begin_attempt
 from jobs.models import CodePack, Job, JobKind, JobQuerySet, Priority
@@ -113,6 +114,7 @@ def submit_job(
     if (done := find_answer(user=user, key=key, body=body)) is not None:
         return Job.objects.with_names().get(pk=done)
     check_disk()
+    check_scopes(user, spec.token)
     draft = choose_pool(user=user, spec=spec, check=check, containers=containers)
     if kind != JobKind.INTERACTIVE:  # ask no registry while a notebook's row is locked
         draft = _with_digest(draft)
@@ -297,6 +299,7 @@ def _store(draft: Draft, kind: str, origin: Origin) -> Job:
         retries_left=spec.retry_times,
         template=origin.template,
         parent=origin.parent,
+        made_by=draft.user.acting_token if spec.token else None,
         **build_scheduling_columns(draft, kind),
     )
     who = draft.user.as_actor

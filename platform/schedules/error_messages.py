@@ -9,6 +9,10 @@ FIELD_MESSAGES = {
     ),
     "cron_never": _("“%(got)s” names a day that never comes. Change day, month or weekday."),
     "start_at_in_schedule": _("A schedule decides when its jobs start. Leave start_at out of the job file."),
+    "token_in_schedule": _(
+        "A schedule whose jobs have a token of their own is not made or changed by a token. Do it on the page "
+        "Schedules, or leave token out of the job file."
+    ),
     "until_has_passed": _("No time of this schedule is left before its end. Choose a later end, or leave it out."),
 }
 ERROR_MESSAGES = {

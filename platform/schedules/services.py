@@ -51,6 +51,7 @@ def create_schedule(
     if (done := find_answer(user=user, key=key, body=body)) is not None:
         return find_again(done)
     made = _apply(Schedule(user=user), values, check=check, containers=containers)
+    _check_token(user, made)
     try:
         with transaction.atomic():
             lock_rows(User.objects.filter(pk=user.pk))
@@ -70,6 +71,7 @@ def change_schedule(*, actor: User, schedule: Schedule, check: Check, containers
     """Change a schedule. A run that is due already is submitted by the new job file. changes: some of CHANGES."""
     require(actor, "schedule.change", schedule.team, schedule.user_id)
     wanted = _apply(find_again(schedule.pk), changes, check=check, containers=containers)
+    _check_token(actor, wanted)
     try:
         with transaction.atomic():
             before = _lock(schedule.pk)
@@ -203,6 +205,12 @@ def _resolve_job(row: Schedule, *, check: Check, containers: bool) -> list[Field
     except InvalidInput as error:
         return [FieldError(f"/job_file{one.pointer}", one.code, one.params) for one in error.errors]
     return []
+
+
+def _check_token(actor: User, row: Schedule) -> None:
+    """Refuse a job with a token of its own to whoever asks by a token, which would end before the schedule does."""
+    if actor.acting_token and _parse(row.job_file).token:
+        raise InvalidInput([FieldError("/job_file/token", "token_in_schedule")])
 
 
 def _parse(job_file: str) -> JobSpec:

@@ -29,6 +29,7 @@ class TokenAuthentication(BaseAuthentication):
             raise NotSignedIn("bad_token")
         note_use(token)
         mark_origin(token.user, request._request, via=token.prefix)
+        token.user.acting_token = token
         _speak_language_of(token.user, request)
         return token.user, token
 

@@ -78,6 +78,7 @@ MACHINES = {
 # (kind, state or verb) -> sentence with the event's params; "task" is "main.0", or "main" if alone.
 SENTENCES: dict[tuple[str, str], str | Promise] = {
     ("job", "submitted"): gettext_lazy("Submitted to pool %(pool)s"),
+    ("job", "token_made"): gettext_lazy("Its tasks got the token %(prefix)s… (%(scopes)s), until they end"),
     ("job", "stop_requested"): gettext_lazy("Stop requested"),
     ("job", "resize_requested"): gettext_lazy("Resize to slices of %(gpu)s requested"),
     ("job", "settled"): gettext_lazy("What could no longer be seen of it was settled: %(why)s"),

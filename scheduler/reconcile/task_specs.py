@@ -11,6 +11,7 @@ from django.conf import settings
 
 from cluster.models import Gpu
 from jobs.code.archive import code_file
+from jobs.job_tokens.tokens import URL
 from jobs.jobfile.spec import DEFAULT_GRACE_S, JobSpec, from_json, role_of
 from jobs.jobfile.values import split_source
 from jobs.lifecycle import load_attempts
@@ -83,7 +84,7 @@ def _build(task: Task, context: SpecContext) -> TaskSpec:
         role=task.role,
         peers=build_peers(context.gangs[task.job_id]),
         ports=(task.ports["master"],) if "master" in task.ports else (),
-        platform_env={UPSTREAM_TOKEN: derive_task_secret(task.uuid), **_tools_env(job, spec)},
+        platform_env={UPSTREAM_TOKEN: derive_task_secret(task.uuid), **_tools_env(job, spec), **_url_env(spec)},
         port_map=build_port_map(task),
         mounts=build_mounts(job, spec),
         checkpoint=build_checkpoint(job, spec),
@@ -172,6 +173,11 @@ def build_mounts(job: Job, spec: JobSpec) -> tuple[Mount, ...]:
 
 def _tools_env(job: Job, spec: JobSpec) -> dict[str, str]:
     return {TOOLS: str(environment_path(settings.TESSERA_DATA))} if _wants_tools(job, spec) else {}
+
+
+def _url_env(spec: JobSpec) -> dict[str, str]:
+    """Return where a task with a token of its own finds the platform; the command line reads both."""
+    return {URL: settings.TESSERA_PUBLIC_URL} if spec.token else {}
 
 
 def _wants_tools(job: Job, spec: JobSpec) -> bool:

@@ -18,7 +18,8 @@ from django.urls import get_resolver, reverse
 from django.utils import timezone
 
 from accounts.models import ApiToken, User
-from accounts.services import SCOPES, revoke_token
+from accounts.scopes import SCOPES
+from accounts.services import revoke_token
 from accounts.ssh_keys import add_ssh_key
 from common.secrets import digest_secret
 from files.models import Upload

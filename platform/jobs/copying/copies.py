@@ -22,6 +22,8 @@ def copy_file(user: User, job: Job) -> dict:
     """
     data = load_jobfile(dump_yaml(from_json(job.spec)).encode())
     data.pop("hold", None)
+    if job.user_id != user.pk:
+        data.pop("token", None)
     if "secrets" in data:
         data["secrets"] = {name: split_wish(wish)[1] for name, wish in data["secrets"].items()}
     if not may(user, "job.submit", job.team):
@@ -42,6 +44,7 @@ def rerun_job(
 def build_rerun(user: User, job: Job, *, exact: bool) -> JobSpec:
     """Return the spec with which a job is run once more. When it is to start is not copied: at once, as it may.
 
+    Another person's token is not copied either: his commands would act for whoever copies them.
     exact: its file as it was accepted, with the bytes of its image and its code; else what its image's name means now,
     and without code that is not the person's own. Raises Conflict for the job of a notebook.
     """
@@ -50,7 +53,8 @@ def build_rerun(user: User, job: Job, *, exact: bool) -> JobSpec:
     spec = from_json(job.spec) if exact else parse_spec(copy_file(user, job))
     if not exact and spec.image:
         spec = replace(spec, image=_without_digest(spec.image))
-    return replace(spec, hold=False, start_at=None, after={})
+    token = spec.token if job.user_id == user.pk else ()
+    return replace(spec, hold=False, start_at=None, after={}, token=token)
 
 
 def _without_digest(text: str) -> str:

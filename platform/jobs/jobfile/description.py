@@ -3,6 +3,7 @@
 The reader, the JSON Schema, the body of `POST /jobs` and the table in docs/reference/job-file.md come from this.
 """
 
+from accounts.scopes import JOB_SCOPES
 from jobs.jobfile.shapes import Choice, Field, Flag, Keys, Whole
 from jobs.jobfile.spec import NOTIFY_WHEN, Checkpoint, IdleWish, NotifyWish
 from jobs.jobfile.values import (
@@ -187,6 +188,13 @@ JOB = Keys(
             "Secrets of yours or your team by name, as variables and files, or as files alone.",
             "none",
             examples=(["WANDB_API_KEY"], {"HF_TOKEN": "file", "DEPLOY_KEY": "team:file"}),
+        ),
+        Field(
+            "token",
+            Choices(JOB_SCOPES),
+            "Scopes of an API token in TESSERA_TOKEN, by which its tasks act for you until they end.",
+            "none, and so no token",
+            examples=(["jobs:read", "jobs:write"],),
         ),
         Field("workdir", WORKDIR, "The directory to start in, below the code.", "the code's top"),
         Field("priority", Choice(PRIORITIES), "Its place in the queue; high priority may have a price.", "normal"),

@@ -23,6 +23,7 @@ KEY_ORDER = (
     "roles",
     "env",
     "secrets",
+    "token",
     "workdir",
     "ports",
     "tensorboard",

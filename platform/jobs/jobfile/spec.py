@@ -84,6 +84,7 @@ class JobSpec:
     time_s: estimate. max_time_s: limit. start_at: not before. wait_max_s: for its first start, else it is cancelled.
     after: {job, by id once it is accepted: the end that it must come to}.
     secrets: {name: own:variable, own:file, team:variable or team:file once it is accepted}.
+    token: scopes of the API token that its tasks have.
     ports: as declared; Task.ports has the real ones. data: {target: source}.
     """
 
@@ -103,6 +104,7 @@ class JobSpec:
     roles: tuple[RoleSpec, ...] = ()
     env: dict[str, str] = field(default_factory=dict)
     secrets: dict[str, str] = field(default_factory=dict)
+    token: tuple[str, ...] = ()
     workdir: str = ""
     priority: str = DEFAULT_PRIORITY
     time_s: int | None = None
@@ -135,6 +137,7 @@ def to_json(spec: JobSpec) -> dict:
         **(_roles_json(spec) if spec.roles else {**_task_json(spec, "nodes"), "ports": list(spec.ports)}),
         "env": dict(spec.env),
         "secrets": dict(spec.secrets),
+        "token": list(spec.token),
         "workdir": spec.workdir,
         "priority": spec.priority,
         "time": None if spec.time_s is None else duration_text(spec.time_s),
@@ -164,6 +167,7 @@ def from_json(stored: dict) -> JobSpec:
         roles=tuple(_role(name, role, stored) for name, role in roles.items()),
         env=dict(stored["env"]),
         secrets=dict(stored.get("secrets", {})),
+        token=tuple(stored.get("token", ())),
         time_s=_maybe(parse_duration, stored["time"]),
         max_time_s=_maybe(parse_duration, stored["max_time"]),
         start_at=_maybe(datetime.fromisoformat, stored.get("start_at")),

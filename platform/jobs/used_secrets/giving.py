@@ -3,14 +3,16 @@
 import json
 import logging
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import NamedTuple
 
 from django.db.models import Exists, OuterRef, Q
 from django.db.models.functions import Now
 
+from accounts.models import User
 from common.locks import database_now, lock_rows
 from common.secrets import Unreadable, seal_secret, unseal_secret
+from jobs.job_tokens.tokens import VARIABLE, make_token
 from jobs.models import GivenSecrets, Job, Task
 from jobs.used_secrets.naming import split_wish
 from runtimes.contract.task import TaskSecret
@@ -24,20 +26,17 @@ USE = "secrets given to tasks"
 KEPT_AFTER = timedelta(days=1)
 """How long after its end a task's log may still be brought."""
 
+REMEDY = "Set it again, then retry the job."
+
 Attempt = tuple[int, int]
 """(job, attempt)."""
 
 
-class MissingSecret(NamedTuple):
-    """A secret that an attempt names and that is not there any more, or was sealed under another key."""
+@dataclass(frozen=True)
+class MissingSecret:
+    """A secret that an attempt cannot be given, or its token. words: which, and what to do."""
 
-    name: str
-    is_unreadable: bool = False
-
-    @property
-    def words(self) -> str:
-        what = "cannot be read any more" if self.is_unreadable else "is not there any more"
-        return f"The secret {self.name} {what}. Set it again, then retry the job."
+    words: str
 
 
 Given = tuple[TaskSecret, ...] | MissingSecret | None
@@ -45,21 +44,27 @@ Given = tuple[TaskSecret, ...] | MissingSecret | None
 
 
 def give_secrets(jobs: Iterable[Job]) -> dict[int, Given]:
-    """Return by job the values for its newest attempt, and note that they are used. Call it in a transaction.
+    """Return by job the values for its newest attempt, its token among them, and note that they are used.
 
+    Call it in a transaction that has no row locked below people.
     They are remembered, sealed, before any task has them: all tasks of an attempt get the same ones, a start that is
     repeated too, and who finds a secret missing knows that none of its tasks ever started.
     """
-    wanted = {job: wishes for job in jobs if (wishes := job.spec.get("secrets"))}
-    if not wanted:
+    asking = [job for job in jobs if job.spec.get("secrets") or job.spec.get("token")]
+    if not asking:
         return {}
+    open_jobs = _lock_for_tokens(asking)
+    wanted = {job: job.spec.get("secrets") or {} for job in asking}
     rows = _lock_secrets(wanted)  # first, so that whoever gives to the same attempt comes before or after
     kept = _load_given((job.pk, job.attempt) for job in wanted)
     found: dict[int, Given] = {job: given for (job, _), given in kept.items()}
     for job, wishes in wanted.items():
         if job.pk not in found:
-            found[job.pk] = given = _open_all(job, wishes, rows)
-            if not isinstance(given, MissingSecret):
+            given: Given = _open_all(job, wishes, rows)
+            if job.spec.get("token") and isinstance(given, tuple):
+                given = _add_token(job, given) if job.pk in open_jobs else None
+            found[job.pk] = given
+            if isinstance(given, tuple):
                 used = [rows[_key(job, name, wish)].pk for name, wish in wishes.items()]
                 Secret.objects.filter(pk__in=used).update(used_at=Now(), used_by=job.pk)
                 GivenSecrets.objects.create(job=job, attempt=job.attempt, sealed=_seal(given))
@@ -71,7 +76,7 @@ def load_masks(tasks: Collection[Task]) -> dict[str, LogMask | None]:
 
     tasks: with their jobs.
     """
-    users = [task for task in tasks if task.job.spec.get("secrets")]
+    users = [task for task in tasks if task.job.spec.get("secrets") or task.job.spec.get("token")]
     if not users:
         return {}
     given = _load_given((task.job_id, task.attempt) for task in users)
@@ -107,6 +112,23 @@ def _lock_secrets(wanted: Mapping[Job, Mapping[str, str]]) -> dict[tuple[str, in
     return {(("team", row.team_id) if row.team_id else ("own", row.user_id or 0)) + (row.name,): row for row in rows}
 
 
+def _lock_for_tokens(jobs: Iterable[Job]) -> set[int]:
+    """Lock the jobs that ask for a token, and their owners before them; return those whose attempt has not ended."""
+    asked = {job.pk: job for job in jobs if job.spec.get("token")}
+    if not asked:
+        return set()
+    lock_rows(User.objects.filter(pk__in={job.user_id for job in asked.values()}))
+    rows = lock_rows(Job.objects.filter(pk__in=asked))
+    return {row.pk for row in rows if not row.is_final and row.attempt == asked[row.pk].attempt}
+
+
+def _add_token(job: Job, given: tuple[TaskSecret, ...]) -> tuple[TaskSecret, ...] | MissingSecret:
+    token = make_token(job)
+    if token is None:
+        return MissingSecret("The token that submitted this job was revoked or has expired. Submit the job again.")
+    return (*given, TaskSecret(VARIABLE, token))
+
+
 def _key(job: Job, name: str, wish: str) -> tuple[str, int, str]:
     whose, _ = split_wish(wish)
     return whose, job.team_id if whose == "team" else job.user_id, name
@@ -119,11 +141,11 @@ def _open_all(
     for name, wish in wishes.items():
         row = rows.get(_key(job, name, wish))
         if row is None:
-            return MissingSecret(name)
+            return MissingSecret(f"The secret {name} is not there any more. {REMEDY}")
         try:
             given.append(TaskSecret(name, open_secret(row), split_wish(wish)[1] == "variable"))
         except Unreadable:
-            return MissingSecret(name, is_unreadable=True)
+            return MissingSecret(f"The secret {name} cannot be read any more. {REMEDY}")
     return tuple(given)
 
 

@@ -8,7 +8,8 @@ from rest_framework.response import Response
 
 from accounts.models import ApiToken, Membership, User
 from accounts.profile import PROFILE_FIELDS, change_profile
-from accounts.services import SCOPES, create_token, revoke_token
+from accounts.scopes import SCOPES
+from accounts.services import create_token, revoke_token
 from portal.api.http.bodies import JSON, read_json
 from portal.api.http.lists import FieldsQuery, all_of, list_of
 from portal.api.permissions import SIGNED_IN
@@ -25,7 +26,8 @@ class MemberOf(serializers.Serializer):
 class TokenShape(serializers.Serializer):
     """A token without its secret. prefix: how the secret begins.
 
-    made_by: id of the token that created it and whose end ends it, too; null if a person did.
+    made_by: id of the token that created it and whose end ends it, too; null if a person did. held_by: the job whose
+    tasks have it and at whose end it ends, such as job-412; empty of a person's.
     """
 
     id = serializers.IntegerField()
@@ -36,6 +38,7 @@ class TokenShape(serializers.Serializer):
     expires_at = serializers.DateTimeField(allow_null=True)
     last_used_at = serializers.DateTimeField(allow_null=True)
     made_by = serializers.IntegerField(source="made_by_id", allow_null=True)
+    held_by = serializers.CharField(allow_blank=True)
 
 
 class NewTokenShape(TokenShape):

@@ -7,7 +7,7 @@ from django.utils.functional import lazy
 from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 
-from accounts.services import SCOPES
+from accounts.scopes import SCOPES
 
 SCOPE_WORDS = {
     "jobs:read": _("Read jobs, logs and events"),

@@ -109,6 +109,7 @@ FILES = {
     "tensorboard_option": ("/tensorboard", "bad_directory"),
     "time_clock": ("/time", "bad_duration"),
     "time_zero": ("/time", "too_small"),
+    "token_scope": ("/token/0", "unknown_value"),
     "two_documents": ("", "several_documents"),
     "unclosed": ("", "yaml_syntax"),
     "unknown_key": ("/gpus", "unknown_key"),

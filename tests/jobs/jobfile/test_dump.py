@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
+from accounts.scopes import JOB_SCOPES
 from common.resources import GpuAsk
 from common.text import RESERVED_ENV, RESERVED_ENV_PREFIXES, name_problem
 from jobs.jobfile.description import CHECKPOINT_SIGNALS, ENDS_JOB, MAX_GRACE_S, PRIORITIES, RETRY_WHEN
@@ -64,6 +65,7 @@ common = {
     "image": st.none() | st.just("registry.local/llm/train:24.10"),
     "code": st.sampled_from([None, ".", "sha256:" + "0f" * 32]),
     "env": st.dictionaries(env_names, texts | tricky, max_size=4),
+    "token": st.lists(st.sampled_from(JOB_SCOPES), unique=True).map(tuple),
     "secrets": st.dictionaries(env_names.map("OF_SECRETS_{}".format), st.sampled_from(WORDS), max_size=3),
     "workdir": st.sampled_from(["", "src", "a b/c", "1", "实验"]),
     "priority": st.sampled_from(PRIORITIES),

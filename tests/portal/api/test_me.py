@@ -8,7 +8,8 @@ from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
 from accounts.models import ApiToken
-from accounts.services import SCOPES, create_token
+from accounts.scopes import SCOPES
+from accounts.services import create_token
 from accounts.ssh_keys import add_ssh_key, find_key
 from events.models import Event
 from tests import make

@@ -10,7 +10,8 @@ from django.utils import timezone
 from accounts import guesses
 from accounts.directory import invite_person
 from accounts.models import ApiToken, LoginLink, TeamRole, User
-from accounts.services import SCOPES, make_login_link
+from accounts.scopes import SCOPES
+from accounts.services import make_login_link
 from common import rates
 from tests import make
 from tests.browser import browser

@@ -5,7 +5,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from accounts.models import User
-from accounts.services import SCOPES, create_token
+from accounts.scopes import SCOPES
+from accounts.services import create_token
 
 
 class Command(BaseCommand):
