@@ -74,14 +74,14 @@ def delete_image(*, actor: User, image: Image) -> None:
     image.delete()
 
 
-def resolve_alias(team: Team, text: str) -> str:
+def resolve_alias(team: Team, text: str, pointer: str) -> str:
     """Resolve an alias; other text stays. Raises InvalidInput where only the catalogue is allowed."""
     if row := _find_row(team, text):
         return row.pinned
     if settings.TESSERA_IMAGES == CATALOGUE and text != settings.TESSERA_NOTEBOOK_IMAGE:
         known = list(Image.objects.of_team(team.pk).values_list("alias", flat=True))
         said = {"got": shorten_text(text, 80), "known": ", ".join(known)}
-        raise InvalidInput([FieldError("/image", "not_in_catalogue", said)])
+        raise InvalidInput([FieldError(pointer, "not_in_catalogue", said)])
     return text
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from django.db import transaction
@@ -30,7 +30,7 @@ from images.catalogue import pin_image, resolve_alias
 from jobs.dependencies.conditions import resolve_after
 from jobs.idempotency import find_answer, keep_answer
 from jobs.job_tokens.tokens import check_scopes
-from jobs.jobfile.spec import JobSpec, RoleSpec, roles_of, to_json
+from jobs.jobfile.spec import JobSpec, RoleSpec, change_images, roles_of, to_json
 from jobs.lifecycle import begin_attempt
 from jobs.models import CodePack, Job, JobKind, JobQuerySet, Priority
 from jobs.notices.recipients import check_notified
@@ -168,10 +168,7 @@ class PoolChooser:
         self._require(team)
         _check_start(spec)
         spec = _with_code(self._user, spec)
-        if spec.image and not self._containers:
-            raise InvalidInput([FieldError("/image", "no_containers")])
-        if spec.image:
-            spec = replace(spec, image=resolve_alias(team, spec.image))
+        spec = change_images(spec, partial(self._resolve_image, team))
         if spec.secrets and job is None:
             spec = replace(spec, secrets=resolve_secrets(self._user, team, spec.secrets))
         if spec.notify and job is None:
@@ -211,6 +208,11 @@ class PoolChooser:
             require(self._user, "job.submit", team)
             self._permitted.add(team.pk)
 
+    def _resolve_image(self, team: Team, text: str, pointer: str) -> str:
+        if not self._containers:
+            raise InvalidInput([FieldError(pointer, "no_containers")])
+        return resolve_alias(team, text, pointer)
+
     def _resolve_after(self, team: Team, spec: JobSpec, job: Job | None) -> tuple[JobSpec, tuple[int, ...]]:
         """Return the spec with ids of jobs, and those that have yet to end. job: one that was accepted, with both."""
         if job is not None:
@@ -234,10 +236,8 @@ def _find_kept(job: Job | None, pool: Pool) -> bool | None:
 
 
 def _with_digest(draft: Draft) -> Draft:
-    """Pin the image, so that every attempt runs the same bytes."""
-    if not draft.spec.image:
-        return draft
-    return replace(draft, spec=replace(draft.spec, image=pin_image(draft.team, draft.spec.image)))
+    """Pin the images, so that every attempt runs the same bytes."""
+    return replace(draft, spec=change_images(draft.spec, lambda text, _: pin_image(draft.team, text)))
 
 
 def _check_grace(draft: Draft) -> None:

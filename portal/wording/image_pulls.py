@@ -69,13 +69,16 @@ def start_sentence(job: Job, tasks: Iterable[Task]) -> str:
     if stuck is not None and stuck.node:
         said = {"node": stuck.node.name, "words": stuck.detail}
         return _("Cannot start on %(node)s yet, retrying: %(words)s") % said
-    fetching = [(task.fetching_since, task.node.name) for task in starting if task.fetching_since and task.node]
+    fetching = [
+        (task.fetching_since, task.node.name, task.role) for task in starting if task.fetching_since and task.node
+    ]
     return _fetching_sentence(job, *min(fetching)) if fetching else ""
 
 
-def _fetching_sentence(job: Job, since: datetime, node: str) -> str:
+def _fetching_sentence(job: Job, since: datetime, node: str, role: str) -> str:
     took = round((timezone.now() - since).total_seconds())
-    image = (job.spec.get("image") or "").partition("@")[0]  # without digest
+    named = job.spec.get("roles", {}).get(role, {}).get("image") or job.spec.get("image") or ""
+    image = named.partition("@")[0]  # without digest
     said = {"node": node, "took": show_duration(max(took, 1)), "image": image}
     if not image:
         return _("Pulling the image on %(node)s, %(took)s so far.") % said

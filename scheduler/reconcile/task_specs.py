@@ -12,7 +12,7 @@ from django.conf import settings
 from cluster.models import Gpu
 from jobs.code.archive import code_file
 from jobs.job_tokens.tokens import URL
-from jobs.jobfile.spec import DEFAULT_GRACE_S, JobSpec, from_json, role_of
+from jobs.jobfile.spec import DEFAULT_GRACE_S, JobSpec, RoleSpec, from_json, role_of
 from jobs.jobfile.values import split_source
 from jobs.lifecycle import load_attempts
 from jobs.models import Job, JobKind, Task
@@ -65,8 +65,8 @@ def _build(task: Task, context: SpecContext) -> TaskSpec:
         node=task.node.name,
         run=role.run,
         env=spec.env | role.env,
-        workdir=spec.workdir or None,
-        image=spec.image or "",
+        workdir=(spec.workdir if role.workdir is None else role.workdir) or None,
+        image=role.image or spec.image or "",
         code_path=str(code_file(Path(settings.TESSERA_CODE), spec.code)) if spec.code else None,
         gpus=_shares(task, context.cards),
         cpu_milli=task.cpu_milli,
@@ -86,7 +86,7 @@ def _build(task: Task, context: SpecContext) -> TaskSpec:
         ports=(task.ports["master"],) if "master" in task.ports else (),
         platform_env={UPSTREAM_TOKEN: derive_task_secret(task.uuid), **_tools_env(job, spec), **_url_env(spec)},
         port_map=build_port_map(task),
-        mounts=build_mounts(job, spec),
+        mounts=build_mounts(job, spec, role),
         checkpoint=build_checkpoint(job, spec),
         cpu_pinning=task.node.facts.get("cpu_pinning", ""),
         mps=_allows_mps(task, context.cards),
@@ -158,11 +158,11 @@ def build_checkpoint(job: Job, spec: JobSpec) -> Checkpoint | None:
     return Checkpoint(rule.dir, rule.signal, min(grace_s, job.pool.max_grace_s))
 
 
-def build_mounts(job: Job, spec: JobSpec) -> tuple[Mount, ...]:
+def build_mounts(job: Job, spec: JobSpec, role: RoleSpec) -> tuple[Mount, ...]:
     """Return mounts for `data` and tools (JupyterLab, TensorBoard)."""
     places = {"home": AreaId("home", job.user.uid), "team": AreaId("team", job.team.gid)}
     mounts = []
-    for target, text in spec.data.items():
+    for target, text in (spec.data | role.data).items():
         kind, source, read_only = split_source(text)
         mounts.append(Mount(places[kind], source, target, read_only))
     if _wants_tools(job, spec):

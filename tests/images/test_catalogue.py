@@ -15,10 +15,12 @@ from images.catalogue import (
 from images.logins import save_login
 from images.models import Image, Login
 from jobs.control import retry_job
+from jobs.copying.copies import build_rerun
 from jobs.jobfile.parse import parse_spec
 from jobs.models import Job, JobKind
 from jobs.states import TaskState
 from jobs.submit import submit_job
+from scheduler.reconcile.task_specs import build_task_spec
 from tests import make
 from tests.registry_server import serve_registry
 
@@ -99,6 +101,27 @@ def test_a_tag_is_asked_for_when_it_is_submitted(cast, registry):
     assert image_of(job) == f"{registry.host}/nlp/own:1@{digest}"
 
 
+def test_a_role_runs_its_own_image_and_the_others_the_jobs(cast, registry):
+    old, new = registry.push("nlp/train", "3", OLD), registry.push("nlp/own", "1", NEW)
+    line(registry)
+    roles = {"head": {"run": "a", "image": f"{registry.host}/nlp/own:1"}, "worker": {"run": "b"}}
+    job = make.job(cast.ada, image="torch", pool="dev", roles=roles)
+    specs = {task.role: build_task_spec(task) for task in make.start(job)}
+    assert {role: spec.image for role, spec in specs.items()} == {
+        "head": f"{registry.host}/nlp/own:1@{new}",
+        "worker": f"{registry.host}/nlp/train:3@{old}",
+    }
+    copied = build_rerun(cast.ada, job, exact=False)
+    assert copied.roles[0].image == f"{registry.host}/nlp/own:1"
+
+
+def test_a_roles_image_is_refused_by_its_own_field(cast, settings):
+    settings.TESSERA_IMAGES = "catalogue"
+    with pytest.raises(InvalidInput) as refused:
+        make.job(cast.ada, pool="dev", roles={"head": {"run": "a", "image": "busybox"}})
+    assert refused.value.errors[0].pointer == "/roles/head/image"
+
+
 def test_a_tag_that_nobody_tells_of_stays_as_it_is(cast, registry):
     text = f"{registry.host}/nlp/none:1"
     assert image_of(make.job(cast.ada, image=text, pool="dev")) == text
@@ -118,7 +141,7 @@ def test_where_only_the_catalogue_is_allowed_another_image_is_refused_with_what_
     registry.push("nlp/train", "3", OLD)
     image = line(registry)
     for text in ("torch", image.reference, image.pinned):
-        assert resolve_alias(cast.nlp, text) == image.pinned
+        assert resolve_alias(cast.nlp, text, "/image") == image.pinned
     for text in ("busybox", image.reference + "1", image.pinned[:-1] + "0"):
         with pytest.raises(InvalidInput) as refused:
             make.job(cast.ada, image=text, pool="dev")
@@ -141,8 +164,9 @@ def test_a_teams_own_alias_goes_before_that_for_all_and_is_nobody_elses(cast, re
     line(registry, name="a:1")
     line(registry, name="b:1", team=cast.nlp)
     line(registry, alias="secret", name="b:1", team=cast.nlp)
-    assert "/b:1@" in resolve_alias(cast.nlp, "torch") and "/a:1@" in resolve_alias(cast.vision, "torch")
-    assert resolve_alias(cast.vision, "secret") == "secret"
+    assert "/b:1@" in resolve_alias(cast.nlp, "torch", "/image")
+    assert "/a:1@" in resolve_alias(cast.vision, "torch", "/image")
+    assert resolve_alias(cast.vision, "secret", "/image") == "secret"
     assert [image.alias for image in filter_visible_images(cast.eve)] == ["torch"]
 
 

@@ -77,6 +77,18 @@ def test_each_task_holds_what_its_own_role_asks(local, ada):
     drive(job, JobState.CANCELLED)
 
 
+def test_a_role_has_data_and_a_directory_of_its_own_beside_the_jobs(local, ada):
+    where = 'cat ../shared/f ../own/f 2>/dev/null || cat shared/f own/f 2>/dev/null; basename "$PWD"'
+    fill = "mkdir -p ~/a ~/b; echo a > ~/a/f; echo b > ~/b/f"
+    assert drive(make.job(ada, check=check_possible, run=fill, **SMALL), *END).state == JobState.SUCCEEDED
+    head = {"run": where, "workdir": "src", "data": {"own": "home:b:ro"}}
+    said = {"data": {"shared": "home:a:ro", "src": "home:c"}, "roles": roles(head=head, worker={"run": "ls"})}
+    job = drive(make.job(ada, check=check_possible, **said), *END)
+    assert job.state == JobState.SUCCEEDED, [task.detail for task in job.newest_tasks]
+    assert said_by(local, job, "head", 0).split() == ["a", "b", "src"]
+    assert said_by(local, job, "worker", 1).split() == ["shared", "src"]
+
+
 def test_a_worker_that_fails_fails_the_job_before_the_head_is_done(local, ada):
     said = roles(head={"run": "sleep 60", "ends_job": "all"}, worker={"run": "exit 4", "count": 2})
     job = drive(make.job(ada, retry=0, roles=said), *END)

@@ -8,7 +8,7 @@ from common.errors import Conflict
 from jobs.jobfile.dump import dump_yaml
 from jobs.jobfile.load import load_jobfile
 from jobs.jobfile.parse import parse_spec
-from jobs.jobfile.spec import JobSpec, from_json
+from jobs.jobfile.spec import JobSpec, change_images, from_json
 from jobs.models import CodePack, Job, JobKind
 from jobs.submit import Check, Origin, submit_job
 from jobs.used_secrets.naming import split_wish
@@ -51,13 +51,13 @@ def build_rerun(user: User, job: Job, *, exact: bool) -> JobSpec:
     if job.kind == JobKind.INTERACTIVE:
         raise Conflict("only_batch_jobs_rerun")
     spec = from_json(job.spec) if exact else parse_spec(copy_file(user, job))
-    if not exact and spec.image:
-        spec = replace(spec, image=_without_digest(spec.image))
+    if not exact:
+        spec = change_images(spec, _without_digest)
     token = spec.token if job.user_id == user.pk else ()
     return replace(spec, hold=False, start_at=None, after={}, token=token)
 
 
-def _without_digest(text: str) -> str:
+def _without_digest(text: str, _pointer: str) -> str:
     """Return an image's name with its tag alone; one that has only a digest stays."""
     image = read_image(text)
     return image.at("") if image.tag else text

@@ -122,7 +122,10 @@ ROLE = Keys(
     (
         Field("run", RUN, "The command of the role's tasks, for a shell.", required=True),
         *_TASK,
+        Field("image", IMAGE, "A container image of the role's own.", "the job's", examples=("ray",)),
+        Field("workdir", WORKDIR, "The directory in which its tasks start, below the code.", "the job's"),
         Field("env", ENV, "Variables of the role's tasks, beside those of the job.", "none"),
+        Field("data", DATA, "Folders of the role's tasks, beside those of the job.", "none"),
         _PORTS,
         Field(
             "count",
@@ -138,7 +141,7 @@ ROLE = Keys(
             "The job is done once any or all of these tasks succeeded.",
             "once all tasks of the job did",
         ),
-        *_later("image", "code", "workdir", "data", "secrets", "place"),
+        *_later("code", "secrets", "place"),
     )
 )
 JOB = Keys(

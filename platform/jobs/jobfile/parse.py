@@ -58,11 +58,12 @@ def _check_together(data: dict, found: dict) -> list[FieldError]:
     if data.get("roles") is not None:
         beside = [key for key in NOT_WITH_ROLES if data.get(key) is not None]
         wrong += [FieldError(f"/{key}", "beside_roles", {"key": key}) for key in beside]
-        twice = [(name, key) for name, role in found.get("roles", {}).items() for key in role.get("env", {})]
         wrong += [
-            FieldError(pointer_of(["roles", name, "env", key]), "given_twice", {"key": key, "other": key})
-            for name, key in twice
-            if key in found.get("env", {})
+            FieldError(pointer_of(["roles", name, of, key]), "given_twice", {"key": key, "other": key})
+            for name, role in found.get("roles", {}).items()
+            for of in ("env", "data")
+            for key in role.get(of, {})
+            if key in found.get(of, {})
         ]
     elif data.get("run") is None:
         wrong.append(FieldError("/run", "required"))

@@ -1,6 +1,7 @@
 """A parsed job file, in the platform's units."""
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from common.resources import (
@@ -13,6 +14,7 @@ from common.resources import (
     parse_gpu,
     parse_memory,
 )
+from jobs.jobfile.shapes import pointer_of
 
 NO_GPU = GpuAsk()
 DEFAULT_ROLE = "main"
@@ -58,6 +60,7 @@ class NotifyWish:
 class RoleSpec:
     """One role's tasks.
 
+    image, workdir: instead of the job's; None is the job's. data: beside the job's.
     ends_job: the job is done once "any" or "all" of them succeeded; "" once all tasks of the job did.
     """
 
@@ -69,7 +72,10 @@ class RoleSpec:
     shm_mib: int | None = None
     nodes: int = 1
     nodes_max: int | None = None
+    image: str | None = None
+    workdir: str | None = None
     env: dict[str, str] = field(default_factory=dict)
+    data: dict[str, str] = field(default_factory=dict)
     ports: tuple[int, ...] = ()
     ends_job: str = ""
 
@@ -194,6 +200,15 @@ def role_of(spec: JobSpec, name: str) -> RoleSpec:
     return next(role for role in roles_of(spec) if role.name == name)
 
 
+def change_images(spec: JobSpec, change: Callable[[str, str], str]) -> JobSpec:
+    """Return the spec with each image as `change` returns it, given the image and where the file has it."""
+    roles = tuple(
+        replace(role, image=change(role.image, pointer_of(["roles", role.name, "image"]))) if role.image else role
+        for role in spec.roles
+    )
+    return replace(spec, image=change(spec.image, "/image") if spec.image else spec.image, roles=roles)
+
+
 def span_of(spec: JobSpec | RoleSpec) -> int | str:
     """Return the number of tasks as in the file: 4, or "4..8"."""
     return f"{spec.nodes}..{spec.nodes_max}" if spec.nodes_max else spec.nodes
@@ -212,7 +227,13 @@ def _roles_json(spec: JobSpec) -> dict:
 
 def _role_json(role: RoleSpec) -> dict:
     told = _task_json(role, "count") | {"env": dict(role.env), "ports": list(role.ports)}
-    return told | ({"ends_job": role.ends_job} if role.ends_job else {})
+    own = {
+        "image": role.image,
+        "workdir": role.workdir,
+        "data": dict(role.data) or None,
+        "ends_job": role.ends_job or None,
+    }
+    return told | {key: value for key, value in own.items() if value is not None}
 
 
 def _task_json(spec: JobSpec | RoleSpec, count: str) -> dict:
@@ -230,7 +251,13 @@ def _role(name: str, said: dict, stored: dict) -> RoleSpec:
     """Read a stored role; old jobs have the command and request beside it."""
     kept = {key: stored[key] for key in ("run", "gpu", "cpu", "memory", "shm", "ports") if key in stored} | said
     return RoleSpec(
-        name=name, **_task(kept, kept["count"]), env=dict(said.get("env", {})), ends_job=said.get("ends_job", "")
+        name=name,
+        **_task(kept, kept["count"]),
+        image=said.get("image"),
+        workdir=said.get("workdir"),
+        env=dict(said.get("env", {})),
+        data=dict(said.get("data", {})),
+        ends_job=said.get("ends_job", ""),
     )
 
 
