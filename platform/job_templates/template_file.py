@@ -26,7 +26,7 @@ TEMPLATE_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _PLACEHOLDER = re.compile(r"\$\{\{([^{}]*)\}\}")
 _OPENING = "${{"
 _SAMPLES = {"gpu": "0", "cpu": "1", "memory": "1GB", "duration": "1h"}
-_COMMANDS = (("run",), ("roles", "*", "run"))
+_COMMANDS = (("run",), ("main", "run"), ("roles", "*", "run"))
 
 
 @dataclass(frozen=True)

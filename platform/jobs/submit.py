@@ -30,6 +30,7 @@ from images.catalogue import pin_image, resolve_alias
 from jobs.dependencies.conditions import resolve_after
 from jobs.idempotency import find_answer, keep_answer
 from jobs.job_tokens.tokens import check_scopes
+from jobs.jobfile.main_program import ends_job_of
 from jobs.jobfile.spec import JobSpec, RoleSpec, change_images, roles_of, to_json
 from jobs.lifecycle import begin_attempt
 from jobs.models import CodePack, Job, JobKind, JobQuerySet, Priority
@@ -271,10 +272,13 @@ def pick_team(teams: list[Team], name: str | None) -> Team:
 def build_gang(spec: JobSpec, pool: Pool, defaults: PoolDefaults | None = None) -> list[dict]:
     """Build the roles as the scheduler reads them, with the pool's defaults. defaults: those, if known already."""
     defaults = defaults or PoolDefaults(pool)
-    return [_build_role(role, defaults, f"/roles/{role.name}" if spec.roles else "") for role in roles_of(spec)]
+    return [
+        _build_role(role, ends_job_of(spec, role), defaults, f"/roles/{role.name}" if spec.roles else "")
+        for role in roles_of(spec)
+    ]
 
 
-def _build_role(role: RoleSpec, defaults: PoolDefaults, pointer: str) -> dict:
+def _build_role(role: RoleSpec, ends_job: str, defaults: PoolDefaults, pointer: str) -> dict:
     cpu, memory = role.cpu_milli, role.memory_mib
     if cpu is None or memory is None:
         usual_cpu, usual_memory = defaults.request_for(role.gpu)
@@ -284,7 +288,7 @@ def _build_role(role: RoleSpec, defaults: PoolDefaults, pointer: str) -> dict:
         raise InvalidInput([FieldError(f"{pointer}/shm", "shm_above_memory", said)])
     request = {"gpu": role.gpu.text, "cpu_milli": cpu, "memory_mib": memory}
     built = {"role": role.name, "min": role.nodes, "max": role.nodes_max or role.nodes, "request": request}
-    return built | ({"ends_job": role.ends_job} if role.ends_job else {})
+    return built | ({"ends_job": ends_job} if ends_job else {})
 
 
 def _store(draft: Draft, kind: str, origin: Origin) -> Job:

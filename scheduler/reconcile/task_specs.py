@@ -12,6 +12,7 @@ from django.conf import settings
 from cluster.models import Gpu
 from jobs.code.archive import code_file
 from jobs.job_tokens.tokens import URL
+from jobs.jobfile.main_program import build_command
 from jobs.jobfile.spec import DEFAULT_GRACE_S, JobSpec, RoleSpec, from_json, role_of
 from jobs.jobfile.values import split_source
 from jobs.lifecycle import load_attempts
@@ -58,12 +59,13 @@ def _build(task: Task, context: SpecContext) -> TaskSpec:
     job, spec = task.job, from_json(task.job.spec)
     role = role_of(spec, task.role)
     assert task.node is not None  # assigned tasks have one
+    first = min(each.rank for each in context.gangs[task.job_id] if each.role == task.role)
     return TaskSpec(
         uuid=task.uuid.hex,
         label=f"{job.public_id} {task.role}.{task.rank}",
         epoch=task.epoch or 0,
         node=task.node.name,
-        run=role.run,
+        run=build_command(spec, role, is_first=task.rank == first),
         env=spec.env | role.env,
         workdir=(spec.workdir if role.workdir is None else role.workdir) or None,
         image=role.image or spec.image or "",

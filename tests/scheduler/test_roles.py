@@ -77,6 +77,23 @@ def test_each_task_holds_what_its_own_role_asks(local, ada):
     drive(job, JobState.CANCELLED)
 
 
+@pytest.mark.parametrize(
+    ("then", "lives_on", "ends"),
+    [
+        ("true", "exec sleep 60", (JobState.SUCCEEDED, "completed", 0)),
+        ("exit 3", "exec sleep 60", (JobState.FAILED, "exit_nonzero", 3)),
+        ("true # a comment", "sleep 0.2; exit 4", (JobState.FAILED, "exit_nonzero", 4)),
+    ],
+)
+def test_a_main_program_runs_beside_the_first_task_of_a_role(local, ada, then, lives_on, ends):
+    serve = f"echo $ROLE_RANK > ~/up-$ROLE_RANK; {lives_on}"
+    main = {"role": "head", "run": f"until [ -e ~/up-0 ]; do sleep 0.1; done; echo main $ROLE_RANK\n{then}"}
+    said = {"roles": roles(head={"run": serve, "count": 2}), "main": main | {"ends_job": "4" not in lives_on}}
+    job = drive(make.job(ada, check=check_possible, retry=0, **said), *END)
+    assert (job.state, job.reason, job.exit_code) == ends
+    assert (said_by(local, job, "head", 0), said_by(local, job, "head", 1)) == ("main 0\n", "")
+
+
 def test_a_role_has_data_and_a_directory_of_its_own_beside_the_jobs(local, ada):
     where = 'cat ../shared/f ../own/f 2>/dev/null || cat shared/f own/f 2>/dev/null; basename "$PWD"'
     fill = "mkdir -p ~/a ~/b; echo a > ~/a/f; echo b > ~/b/f"

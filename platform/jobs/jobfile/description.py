@@ -5,7 +5,7 @@ The reader, the JSON Schema, the body of `POST /jobs` and the table in docs/refe
 
 from accounts.scopes import JOB_SCOPES
 from jobs.jobfile.shapes import Choice, Field, Flag, Keys, Whole
-from jobs.jobfile.spec import NOTIFY_WHEN, Checkpoint, IdleWish, NotifyWish
+from jobs.jobfile.spec import NOTIFY_WHEN, Checkpoint, IdleWish, MainProgram, NotifyWish
 from jobs.jobfile.values import (
     AFTER,
     CODE,
@@ -117,6 +117,14 @@ NOTIFY = Keys(
     ),
     short="when",
     make=NotifyWish,
+)
+MAIN = Keys(
+    (
+        Field("role", ROLE_NAME, "The role in whose first task it runs.", required=True),
+        Field("run", RUN, "The command, for a shell, beside the role's own.", required=True),
+        Field("ends_job", Flag(), "Whether the job is done once it succeeded.", "true"),
+    ),
+    make=MainProgram,
 )
 ROLE = Keys(
     (
@@ -283,6 +291,13 @@ JOB = Keys(
             "Unlike tasks, by name, instead of run and what each task asks for.",
             "none",
         ),
-        *_later("place", "main", "array"),
+        Field(
+            "main",
+            MAIN,
+            "The program of the job that runs beside a role's command, as on the head of a cluster of its own.",
+            "none",
+            examples=({"role": "head", "run": "python sweep.py"},),
+        ),
+        *_later("place", "array"),
     )
 )

@@ -21,6 +21,7 @@ KEY_ORDER = (
     "shm",
     "nodes",
     "roles",
+    "main",
     "env",
     "secrets",
     "token",

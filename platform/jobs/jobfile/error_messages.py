@@ -38,6 +38,13 @@ FIELD_MESSAGES = {
     "given_twice": _("“%(key)s” is set for the role and “%(other)s” for the whole job. Keep one of the two."),
     "json_syntax": _("This is not valid JSON: there is an error near line %(line)s, column %(column)s. Fix it there."),
     "key_not_text": _("A key must be a single word. Write “key: value” with plain text before the colon."),
+    "main_ends_job": _(
+        "The main program runs in role “%(role)s” and ends the job. Remove ends_job of the role, or write "
+        "ends_job: false below main."
+    ),
+    "main_without_roles": _(
+        "main runs beside the command of a role, and this job has no roles. Write the command as run, or name roles."
+    ),
     "merge_key": _("The merge key << is not allowed in a job file. Write the keys out in full."),
     "not_a_map": _("A job file consists of “key: value” lines. Begin with a line such as “run: python train.py”."),
     "not_a_number": _("%(field)s is infinite or not a number. Use a number."),
@@ -60,6 +67,7 @@ FIELD_MESSAGES = {
     "too_many_tasks": _("The roles have %(got)s tasks in total. Ask for at most %(max)s."),
     "unknown_key": _("“%(key)s” is not a key of the job file. Remove it, or check the documentation."),
     "unknown_key.near": _("“%(key)s” is not a key of the job file. Did you mean “%(did_you_mean)s”?"),
+    "unknown_role": _("There is no role “%(got)s” in this job. Its roles: %(known)s."),
     "workdir_outside": _("“%(got)s” is outside the code. Use a path below its top, such as src/train."),
     "yaml_syntax": _(
         "This is not valid YAML near line %(line)s, column %(column)s (%(problem)s). Check quotes, colons and "

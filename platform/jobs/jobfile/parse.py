@@ -44,6 +44,18 @@ def _build(found: dict, defaults: Defaults) -> JobSpec:
     return JobSpec(**(fallback | values))
 
 
+def _check_main(found: dict) -> list[FieldError]:
+    main, roles = found.get("main"), found.get("roles", {})
+    if main is None or not roles:
+        return []
+    if main.role not in roles:
+        return [FieldError("/main/role", "unknown_role", {"got": main.role, "known": ", ".join(roles)})]
+    if main.ends_job and roles[main.role].get("ends_job"):
+        said = {"key": "ends_job", "role": main.role}
+        return [FieldError(pointer_of(["roles", main.role, "ends_job"]), "main_ends_job", said)]
+    return []
+
+
 def _spread(found: dict) -> dict[str, Any]:
     """Return the values with `nodes` as least and most."""
     if "nodes" not in found:
@@ -65,6 +77,9 @@ def _check_together(data: dict, found: dict) -> list[FieldError]:
             for key in role.get(of, {})
             if key in found.get(of, {})
         ]
+        wrong += _check_main(found)
+    elif data.get("main") is not None:
+        wrong.append(FieldError("/main", "main_without_roles"))
     elif data.get("run") is None:
         wrong.append(FieldError("/run", "required"))
     set_in_env = {name for each in (found, *found.get("roles", {}).values()) for name in each.get("env", {})}

@@ -1,7 +1,7 @@
 """A parsed job file, in the platform's units."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 
 from common.resources import (
@@ -56,6 +56,15 @@ class NotifyWish:
     to: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class MainProgram:
+    """What runs in the first task of a role beside that role's command. ends_job: the job is done once it succeeded."""
+
+    role: str
+    run: str
+    ends_job: bool = True
+
+
 @dataclass(frozen=True, kw_only=True)
 class RoleSpec:
     """One role's tasks.
@@ -108,6 +117,7 @@ class JobSpec:
     nodes: int = 1
     nodes_max: int | None = None
     roles: tuple[RoleSpec, ...] = ()
+    main: MainProgram | None = None
     env: dict[str, str] = field(default_factory=dict)
     secrets: dict[str, str] = field(default_factory=dict)
     token: tuple[str, ...] = ()
@@ -171,6 +181,7 @@ def from_json(stored: dict) -> JobSpec:
         **{key: stored[key] for key in ("workdir", "priority", "preemptible", "hold")},
         **({} if roles else _task(stored, stored["nodes"])),
         roles=tuple(_role(name, role, stored) for name, role in roles.items()),
+        main=_maybe(lambda kept: MainProgram(**kept), stored.get("main")),
         env=dict(stored["env"]),
         secrets=dict(stored.get("secrets", {})),
         token=tuple(stored.get("token", ())),
@@ -222,7 +233,8 @@ def declared_ports(spec: JobSpec, role: str, rank: int) -> tuple[int, ...]:
 
 
 def _roles_json(spec: JobSpec) -> dict:
-    return {"roles": {role.name: _role_json(role) for role in spec.roles}}
+    main = {} if spec.main is None else {"main": asdict(spec.main)}
+    return {"roles": {role.name: _role_json(role) for role in spec.roles}, **main}
 
 
 def _role_json(role: RoleSpec) -> dict:

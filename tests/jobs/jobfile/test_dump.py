@@ -1,5 +1,6 @@
 """A spec survives every way it is written down."""
 
+from dataclasses import replace
 from decimal import Decimal
 
 from hypothesis import given, settings
@@ -13,7 +14,17 @@ from jobs.jobfile.description import CHECKPOINT_SIGNALS, ENDS_JOB, MAX_GRACE_S, 
 from jobs.jobfile.dump import dump_yaml
 from jobs.jobfile.load import load_jobfile
 from jobs.jobfile.parse import parse_spec
-from jobs.jobfile.spec import NOTIFY_WHEN, Checkpoint, JobSpec, NotifyWish, RoleSpec, from_json, roles_of, to_json
+from jobs.jobfile.spec import (
+    NOTIFY_WHEN,
+    Checkpoint,
+    JobSpec,
+    MainProgram,
+    NotifyWish,
+    RoleSpec,
+    from_json,
+    roles_of,
+    to_json,
+)
 from secret_store.names import WORDS
 
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=60)
@@ -94,7 +105,16 @@ common = {
     "hold": st.booleans(),
 }
 several = st.lists(roles, min_size=1, max_size=4, unique_by=lambda role: role.name).map(tuple)
-specs = st.builds(JobSpec, **common, **asked) | st.builds(JobSpec, **common, roles=several)
+mains = st.builds(MainProgram, role_names, runs.filter(bool), st.booleans())
+
+
+def with_main(spec: JobSpec, main: MainProgram) -> JobSpec:
+    """The spec with a main program, where one of its roles may have it."""
+    fits = any(role.name == main.role and not (role.ends_job and main.ends_job) for role in spec.roles)
+    return replace(spec, main=main) if fits else spec
+
+
+specs = st.builds(JobSpec, **common, **asked) | st.builds(with_main, st.builds(JobSpec, **common, roles=several), mains)
 
 
 @given(specs)

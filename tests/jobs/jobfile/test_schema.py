@@ -37,7 +37,19 @@ NOT_REFUSED = {
     **dict.fromkeys(("anchor", "merge_key", "utf16"), ONLY_TEXT),
     **dict.fromkeys(("nan", "surrogate"), NO_JSON),
     **dict.fromkeys(("gpu_more_than_a_card", "gpu_too_fine", "idle_too_soon", "roles_tasks"), SUM),
-    **dict.fromkeys(("data_twice", "role_data_twice", "max_time_below_time", "role_both", "role_twice"), COMPARED),
+    **dict.fromkeys(
+        (
+            "data_twice",
+            "main_alone",
+            "main_ends",
+            "main_role",
+            "role_data_twice",
+            "max_time_below_time",
+            "role_both",
+            "role_twice",
+        ),
+        COMPARED,
+    ),
 }
 
 
