@@ -1,57 +1,22 @@
 """Converts between the job form and the job file, without validation.
 
-Keys that the form cannot show are kept.
+Keys that the form cannot show are kept, and so is what it cannot show of a key.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 
 ASKS = ("0", "4GB", "1/4", "1/2", "1", "2")
 """The sizes that the form offers where they are possible; any other is typed."""
 BLANK = "run: python train.py\n"
-
-TEXTS = (
-    "name",
-    "run",
-    "gpu",
-    "image",
-    "pool",
-    "team",
-    "cpu",
-    "memory",
-    "time",
-    "max_time",
-    "priority",
-    "workdir",
-    "code",
-    "start_at",
-    "wait_max",
-    "after",
-    "secrets",
-)
-NUMBERS = ("nodes", "retry")
-FLAGS = ("hold",)
-CHOICES = ("preemptible",)
-"""Yes, no, or neither: the pool says then."""
-FIELDS = (*TEXTS, *NUMBERS, *FLAGS, *CHOICES, "env")
-
-USUAL = {"nodes": "1", "priority": "normal", "gpu": "0"}
-"""What a field shows where the file says nothing; typing it leaves the key out."""
-
-CHOSEN = {"true": True, "false": False}
 LONGEST_NUMBER = 30
+CHOSEN = {"true": True, "false": False}
 
 
 def values_of(data: Mapping) -> dict[str, str]:
     """Return {field: text}, flags as "on" or "", choices as "true", "false" or ""."""
-    values = {name: _text(data.get(name)) or USUAL.get(name, "") for name in (*TEXTS, "nodes")}
-    retry = data.get("retry")
-    values["retry"] = _text(retry.get("times") if isinstance(retry, dict) else retry)
-    values |= {name: "on" if data.get(name) is True else "" for name in FLAGS}
-    values |= {name: _choice_text(data.get(name)) for name in CHOICES}
-    values["env"] = _env_lines(data.get("env"))
-    values["after"] = _list_names(data.get("after"), usual="success")
-    values["secrets"] = _list_names(data.get("secrets"), usual="variable")
-    return values
+    return {name: control.show(data.get(name)) or control.usual for name, control in CONTROLS.items()}
 
 
 def data_of(values: Mapping[str, str], base: Mapping) -> dict:
@@ -59,7 +24,7 @@ def data_of(values: Mapping[str, str], base: Mapping) -> dict:
     shown, data = values_of(base), dict(base)
     for name, text in values.items():
         value = text.replace("\r\n", "\n")
-        value, was = (value, shown[name]) if name == "env" else (value.strip(), shown[name].strip())
+        value, was = (value, shown[name]) if name in LINES else (value.strip(), shown[name].strip())
         if value != was:
             _put(data, name, value)
     return data
@@ -76,33 +41,18 @@ def gpu_of(posted: Mapping[str, str]) -> str:
 
 
 def _put(data: dict, name: str, value: str) -> None:
-    """Set a key; an empty or default value removes it."""
-    if name == "env":
-        lines = [line for line in value.split("\n") if line.strip()]
-        entry: object = {key.strip(): text for key, _, text in (line.partition("=") for line in lines)}
-    elif name in FLAGS:
-        entry = value == "on"
-    elif name in CHOICES:
-        entry = CHOSEN.get(value, value)
-    elif name in NUMBERS:
-        entry = _number(value)
-    else:
-        entry = value
-    if name == "retry" and isinstance(data.get("retry"), dict) and entry != "":
-        entry = {**data["retry"], "times": entry}
-    if entry in ("", {}) or (name in FLAGS and not entry) or value == USUAL.get(name):
+    """Set a key; an empty or usual value removes it."""
+    control = CONTROLS[name]
+    entry = control.read(value)
+    if entry in ("", {}, []) or value == control.usual:
         data.pop(name, None)
+    elif control.part and isinstance(data.get(name), dict):
+        data[name] = {**data[name], control.part: entry}
     else:
         data[name] = entry
 
 
-def _choice_text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else _text(value)
-
-
-def _number(value: str) -> int | str:
-    plain = value.isascii() and value.isdigit() and len(value) <= LONGEST_NUMBER
-    return int(value) if plain else value
+# ---- what a field shows ----
 
 
 def _text(value: object) -> str:
@@ -111,14 +61,114 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else str(value)
 
 
-def _list_names(said: object, usual: str) -> str:
-    """Return names with a word each as the form's field has them: "prepare, job-12: any". usual: the word left out."""
+def _show_choice(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else _text(value)
+
+
+def _show_list(said: object) -> str:
+    return ", ".join(_text(item) for item in said) if isinstance(said, list) else _text(said)
+
+
+def _show_names(usual: str, said: object) -> str:
+    """Return names with a word each: "prepare, job-12: any". usual: the word left out."""
     if isinstance(said, dict):
         return ", ".join(name if word == usual else f"{name}: {_text(word)}" for name, word in said.items())
-    return ", ".join(_text(name) for name in said) if isinstance(said, list) else _text(said)
+    return _show_list(said)
 
 
-def _env_lines(env: object) -> str:
-    if not isinstance(env, dict):
-        return _text(env)
-    return "\n".join(f"{name}={_text(value)}".replace("\n", "\\n") for name, value in env.items())
+def _show_lines(said: object) -> str:
+    if not isinstance(said, dict):
+        return _text(said)
+    return "\n".join(f"{name}={_text(value)}".replace("\n", "\\n") for name, value in said.items())
+
+
+def _show_part(part: str, said: object) -> str:
+    """Return what a map says of one key, or what stands in the map's place."""
+    return _show_list(said.get(part) if isinstance(said, dict) else said)
+
+
+# ---- what the file says for a field's text ----
+
+
+def _number(value: str) -> int | str:
+    plain = value.isascii() and value.isdigit() and len(value) <= LONGEST_NUMBER
+    return int(value) if plain else value
+
+
+def _read_lines(value: str) -> dict[str, str]:
+    lines = [line for line in value.split("\n") if line.strip()]
+    return {key.strip(): text.strip() for key, _, text in (line.partition("=") for line in lines)}
+
+
+def _read_env(value: str) -> dict[str, str]:
+    """Return variables, with spaces around a value as they were typed."""
+    lines = [line for line in value.split("\n") if line.strip()]
+    return {key.strip(): text for key, _, text in (line.partition("=") for line in lines)}
+
+
+def _read_list(value: str) -> object:
+    """Return a list, or the text itself if it is a single word."""
+    items = [_number(item.strip()) for item in value.split(",") if item.strip()]
+    return items if len(items) != 1 or isinstance(items[0], int) else items[0]
+
+
+# ---- the controls ----
+
+
+@dataclass(frozen=True)
+class Control:
+    """How one key of the file stands in the form.
+
+    usual: what it shows where the file says nothing; typing it leaves the key out. part: the key of a map that the
+    field shows; the others are kept.
+    """
+
+    show: Callable[[object], str] = _text
+    read: Callable[[str], object] = str
+    usual: str = ""
+    part: str = ""
+
+
+def _control_of_part(part: str, read: Callable[[str], object] = str) -> Control:
+    return Control(partial(_show_part, part), read, part=part)
+
+
+TEXT = Control()
+LIST = Control(_show_list, _read_list)
+FLAG = Control(lambda said: "on" if said is True else "", lambda value: value == "on" or "")
+CHOICE = Control(_show_choice, lambda value: CHOSEN.get(value, value))
+"""Yes, no, or neither: the pool says then."""
+CONTROLS: dict[str, Control] = {
+    "name": TEXT,
+    "run": TEXT,
+    "gpu": Control(usual="0"),
+    "image": TEXT,
+    "pool": TEXT,
+    "team": TEXT,
+    "cpu": TEXT,
+    "memory": TEXT,
+    "time": TEXT,
+    "max_time": TEXT,
+    "priority": Control(usual="normal"),
+    "workdir": TEXT,
+    "code": TEXT,
+    "start_at": TEXT,
+    "wait_max": TEXT,
+    "after": Control(partial(_show_names, "success")),
+    "secrets": Control(partial(_show_names, "variable")),
+    "nodes": Control(read=_number, usual="1"),
+    "retry": _control_of_part("times", _number),
+    "hold": FLAG,
+    "preemptible": CHOICE,
+    "env": Control(_show_lines, _read_env),
+    "data": Control(_show_lines, _read_lines),
+    "ports": LIST,
+    "tensorboard": TEXT,
+    "checkpoint": _control_of_part("dir"),
+    "notify": _control_of_part("when", _read_list),
+    "token": LIST,
+    "labels": Control(_show_lines, _read_lines),
+}
+FIELDS = tuple(CONTROLS)
+LINES = frozenset({"env"})
+"""Where spaces at the ends matter."""

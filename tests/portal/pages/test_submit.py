@@ -219,6 +219,12 @@ def test_a_syncing_pane_stores_nothing(cast, sync):
     assert not Job.objects.exists() and not CodePack.objects.exists()
 
 
+REST = """\
+run: x
+checkpoint: {dir: ckpt, signal: SIGUSR1}
+notify: {when: success, to: [bob]}
+retry: {times: 1, when: [node_lost]}
+"""
 CORPUS = [
     "run: x\n",
     "run: |-\n  a\n  b: c\n",
@@ -228,6 +234,9 @@ CORPUS = [
     "run: x\npreemptible: perhaps\n",
     "run: x\ngpu: [1, {a: b}]\nnodes: many\nenv: 3\n",
     "roles: {worker: {run: x, gpu: 1/4, count: 2}}\n",
+    "run: x\ndata: {in/a: 'team:c:ro', out: 'home:r'}\nports: [8080, 8081]\ntensorboard: runs\ntoken: [jobs:read]\n",
+    "run: x\ncheckpoint: {dir: ckpt, signal: SIGUSR1}\nnotify: {when: [start, failure], to: [bob]}\nports: 8080\n",
+    "run: x\ncheckpoint: ckpt\nnotify: failure\nlabels: {exp: a, empty: ''}\ndata: [a]\n",
 ]
 
 
@@ -247,6 +256,29 @@ def test_a_touched_form_changes_that_field_only(cast, sync, text):
 def _posted(data):
     values = values_of(data)
     return {**{name: values[name] for name in FIELDS}, "gpu": "other", "gpu_text": values["gpu"]}
+
+
+@pytest.mark.parametrize(
+    ("typed", "written"),
+    [
+        ({"ports": "8080, 8081"}, {"ports": [8080, 8081]}),
+        ({"ports": "8080"}, {"ports": [8080]}),
+        ({"data": "in/a = team:c:ro\n\nout=home:r"}, {"data": {"in/a": "team:c:ro", "out": "home:r"}}),
+        ({"labels": "exp=a"}, {"labels": {"exp": "a"}}),
+        ({"checkpoint": "~/new"}, {"checkpoint": {"dir": "~/new", "signal": "SIGUSR1"}}),
+        ({"checkpoint": ""}, {}),
+        ({"notify": "start, failure"}, {"notify": {"when": ["start", "failure"], "to": ["bob"]}}),
+        ({"token": "jobs:read"}, {"token": "jobs:read"}),
+        ({"retry": "2"}, {"retry": {"times": 2, "when": ["node_lost"]}}),
+    ],
+)
+def test_what_a_field_shows_of_a_key_is_changed_and_the_rest_of_it_stays(typed, written):
+    base = load_jobfile(REST.encode())
+    changed = data_of(typed, base)
+    (name,) = typed
+    assert changed.get(name) == written.get(name) and {**changed, name: None} == {**base, name: None}
+    if name in changed:
+        parse_spec(changed)
 
 
 @pytest.mark.parametrize(
