@@ -7,27 +7,32 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
+from jobs.jobfile.patterns import find_pattern, write_pattern
+
 ASKS = ("0", "4GB", "1/4", "1/2", "1", "2")
 """The sizes that the form offers where they are possible; any other is typed."""
 BLANK = "run: python train.py\n"
 LONGEST_NUMBER = 30
+PATTERN = "pattern"
+"""The field of what several keys say together: how the work is distributed."""
 CHOSEN = {"true": True, "false": False}
 
 
 def values_of(data: Mapping) -> dict[str, str]:
     """Return {field: text}, flags as "on" or "", choices as "true", "false" or ""."""
-    return {name: control.show(data.get(name)) or control.usual for name, control in CONTROLS.items()}
+    values = {name: control.show(data.get(name)) or control.usual for name, control in CONTROLS.items()}
+    return {**values, PATTERN: find_pattern(data)}
 
 
 def data_of(values: Mapping[str, str], base: Mapping) -> dict:
     """Return `base` with the fields applied that differ from it."""
     shown, data = values_of(base), dict(base)
-    for name, text in values.items():
-        value = text.replace("\r\n", "\n")
+    for name in (name for name in values if name in CONTROLS):
+        value = values[name].replace("\r\n", "\n")
         value, was = (value, shown[name]) if name in LINES else (value.strip(), shown[name].strip())
         if value != was:
             _put(data, name, value)
-    return data
+    return write_pattern(data, values[PATTERN]) if PATTERN in values else data
 
 
 def write_first_file(text: str, gpu: str) -> str:
@@ -169,6 +174,6 @@ CONTROLS: dict[str, Control] = {
     "token": LIST,
     "labels": Control(_show_lines, _read_lines),
 }
-FIELDS = tuple(CONTROLS)
+FIELDS = (*CONTROLS, PATTERN)
 LINES = frozenset({"env"})
 """Where spaces at the ends matter."""

@@ -281,6 +281,15 @@ def test_what_a_field_shows_of_a_key_is_changed_and_the_rest_of_it_stays(typed, 
         parse_spec(changed)
 
 
+def test_a_pattern_writes_the_roles_and_goes_back(cast, sync):
+    text = "run: python train.py\ngpu: 1/4\nnodes: 2\n"
+    ray = sync(cast.ada, **by_form(yaml=text, start=text, run="python train.py", gpu="1/4", nodes="2", pattern="ray"))
+    assert ray["errors"] == {} and ray["values"]["pattern"] == "ray"
+    assert load_jobfile(ray["yaml"].encode())["main"] == {"role": "head", "run": "python train.py"}
+    back = sync(cast.ada, **by_form(yaml=ray["yaml"], start=ray["yaml"], pattern=""))
+    assert load_jobfile(back["yaml"].encode()) == {"run": "python train.py", "gpu": "1/4"}
+
+
 @pytest.mark.parametrize(
     ("said", "shown"),
     [
