@@ -24,6 +24,7 @@ from jobs.code.upload import keep_code, pack_one_file
 from jobs.copying.copies import copy_file
 from jobs.jobfile.dump import dump_file
 from jobs.jobfile.parse import derive_name
+from jobs.jobfile.schema import list_completions
 from jobs.jobfile.spec import roles_of
 from jobs.models import CodePack, Job, Priority, read_job_id
 from jobs.pricing.price import load_price
@@ -244,6 +245,7 @@ def _show(
     asks = possible.among(ASKS)
     context = {
         "edited": edited,
+        "keys": list_completions(),
         "parent": request.POST.get("parent") or request.GET.get("from", ""),
         "copied": request.GET.get("from", "") if read_changes(request.GET) else "",
         "verdict": verdict,

@@ -15,7 +15,7 @@ from jobs.jobfile.description import CHECKPOINT, JOB, RETRY, ROLE
 from jobs.jobfile.dump import dump_yaml
 from jobs.jobfile.load import load_jobfile
 from jobs.jobfile.parse import parse_spec
-from jobs.jobfile.schema import editor_schema, job_schema
+from jobs.jobfile.schema import editor_schema, job_schema, list_completions
 from jobs.jobfile.spec import to_json
 from tests.jobs.jobfile.test_dump import specs
 
@@ -130,3 +130,12 @@ def test_what_the_documents_show_is_valid(page):
 def test_every_spec_is_valid_as_it_is_stored_and_dumped(spec):
     assert API.is_valid(to_json(spec))
     assert EDITOR.is_valid(data_of_editor(dump_yaml(spec).encode()))
+
+
+def test_an_editor_is_offered_each_key_where_it_may_stand_and_no_other():
+    places = list_completions()
+    assert [one["key"] for one in places[""]] == [field.key for field in JOB.fields if field.supported]
+    assert [one["key"] for one in places["roles.*"]] == [field.key for field in ROLE.fields if field.supported]
+    assert {"retry", "checkpoint", "idle", "notify", "main"} <= places.keys()
+    words = {one["key"]: one["words"] for one in places[""]}
+    assert words["hold"] == ["true", "false"] and "urgent" in words["priority"] and words["name"] == []

@@ -101,6 +101,37 @@ def test_an_error_marks_field_and_line_as_text(page):
     expect(field(page, "cpu")).to_have_attribute("aria-invalid", "true")
 
 
+def test_the_file_offers_the_keys_and_words_that_fit(page):
+    text, offers = field(page, "yaml"), page.locator("#yaml-offers")
+    text.fill("run: x\n")
+    text.press_sequentially("pri")
+    expect(offers.get_by_role("option")).to_have_text(["prioritylow, normal, high, urgent"])
+    text.press("ArrowDown")
+    expect(text).to_have_attribute("aria-activedescendant", "yaml-offers-0")
+    text.press("Enter")
+    expect(text).to_have_value("run: x\npriority: ")
+    text.press_sequentially("h")
+    offers.get_by_role("option", name="high").click()
+    expect(field(page, "priority")).to_have_value("high")
+    text.press("End")
+    text.press("Enter")
+    text.press_sequentially("m")
+    expect(offers.get_by_role("option").first).to_contain_text("memory")
+    text.press("Escape")
+    expect(offers).to_be_hidden()
+
+
+def test_below_a_role_its_own_keys_are_offered_and_none_twice(page):
+    text, offers = field(page, "yaml"), page.locator("#yaml-offers")
+    text.fill("roles:\n  head:\n    run: x\n    ")
+    text.press("Control+Space")
+    expect(offers.get_by_role("option", name="count")).to_be_visible()
+    expect(offers.get_by_role("option", name="nodes")).to_have_count(0)
+    expect(offers.get_by_role("option", name="run")).to_have_count(0)
+    text.press("Tab")  # none is chosen, so it goes on as ever
+    expect(text).not_to_be_focused()
+
+
 def test_the_impossible_is_put_right_by_one_click(page):
     field(page, "gpu_text").fill("9")
     page.get_by_role("button", name="Set gpu to 1").click()
