@@ -10,10 +10,10 @@ from runtimes.contract.task import Mount
 from runtimes.kubernetes.pods.files_volume import prepare_files
 from runtimes.kubernetes.pods.manifest import build_pod, check_install_config
 from runtimes.storage.areas import AreaId
-from tests.runtimes.kubernetes.specs import CARDS, CONFIG, SHARED, STORAGE, STORED, TASKS, WITH_FILES, task
+from tests.runtimes.kubernetes.specs import CARDS, CONFIG, SHARED, STORAGE, STORED, TASKS, UUID, WITH_FILES, task
 from tests.runtimes.kubernetes.test_manifest import HOSTILE
 
-OWN = {"files/home/20001", "files/team/20000"}
+OWN = {"files/home/20001", "files/team/20000", f"files/report/{UUID}.jsonl"}
 
 
 def parts(spec) -> list[dict]:
@@ -30,7 +30,7 @@ def home(source: str, target: str = "data", *, read_only: bool = False, number: 
     return Mount(AreaId("home", number), source, target, read_only)
 
 
-def test_every_pod_sees_its_persons_home_and_its_teams_folder_and_no_more():
+def test_every_pod_sees_its_persons_home_its_teams_folder_and_its_own_numbers_and_no_more():
     assert {mount["subPath"] for mount in parts(task())} == OWN
 
 
@@ -102,7 +102,9 @@ def test_the_places_are_there_before_the_pod_is(volume, monkeypatch):
     prepare_files(task(), volume)
     assert (volume.files / "home/20001").stat().st_mode & 0o7777 == 0o700
     assert (volume.files / "team/20000").stat().st_mode & 0o7777 == 0o2770
-    assert owners == {".new-20001": (20001, 20000), ".new-20000": (0, 20000)}
+    report = f"{UUID}.jsonl"
+    assert (volume.files / "report" / report).stat().st_mode & 0o777 == 0o600
+    assert owners == {".new-20001": (20001, 20000), ".new-20000": (0, 20000), report: (20001, 20000)}
 
 
 def test_code_that_is_gone_ends_the_job_and_a_volume_that_refuses_does_not(volume, monkeypatch):
