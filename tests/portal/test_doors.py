@@ -56,6 +56,7 @@ API = {
     ("api-job-share", "DELETE"): (401, 404, 403),
     ("api-job-rerun", "POST"): (401, 404, 403),
     ("api-job-diff", "GET"): (401, 404, 403),
+    ("api-job-numbers", "GET"): (401, 404, 403),
     ("api-templates", "GET"): (401, 200, 403),
     ("api-templates", "POST"): (401, 400, 403),
     ("api-template", "GET"): (401, 404, 403),
