@@ -23,7 +23,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Curve:
-    """What one task of a job reported by one name. task: such as worker.1. count: of all attempts. points: if wanted."""
+    """What one task of a job reported by one name. task: such as worker.1. count: of all attempts. points: or None."""
 
     job: str
     task: str

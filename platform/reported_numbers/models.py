@@ -1,7 +1,6 @@
 """The numbers that tasks report, thinned, and how far their files are read."""
 
 from django.db import models
-from django.utils.translation import gettext_lazy as _
 
 from jobs.models import Task
 
@@ -20,9 +19,6 @@ class Report(models.Model):
     refused = models.PositiveBigIntegerField(default=0)
     first_why = models.CharField(max_length=20, blank=True)
     first_what = models.CharField(max_length=80, blank=True)
-
-    class Meta:
-        verbose_name = _("report of numbers")
 
 
 class Series(models.Model):

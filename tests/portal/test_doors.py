@@ -392,6 +392,7 @@ PAGES = {
     ("secrets", "POST"): (SIGN_IN, 400, SIGN_IN),
     ("secret_delete", "POST"): (SIGN_IN, 404, SIGN_IN),
     ("job_rerun", "POST"): (SIGN_IN, 404, SIGN_IN),
+    ("jobs_compare", "GET"): (SIGN_IN, 200, SIGN_IN),
     ("templates", "GET"): (SIGN_IN, 200, SIGN_IN),
     ("template_new", "GET"): (SIGN_IN, 200, SIGN_IN),
     ("template_new", "POST"): (SIGN_IN, 400, SIGN_IN),

@@ -24,9 +24,6 @@ class Migration(migrations.Migration):
                 ('first_why', models.CharField(blank=True, max_length=20)),
                 ('first_what', models.CharField(blank=True, max_length=80)),
             ],
-            options={
-                'verbose_name': 'report of numbers',
-            },
         ),
         migrations.CreateModel(
             name='Series',

@@ -1,11 +1,9 @@
 """The numbers of jobs by the API: of one job, with points, beside other jobs, over attempts, and not a stranger's."""
 
 import pytest
-from django.utils import timezone
 
 from jobs.models import Task
-from reported_numbers.growing import fold_tail, grow_series
-from reported_numbers.models import Report, Series
+from reported_numbers.models import Report
 from tests import make
 from tests.api_client import Api
 
@@ -21,23 +19,13 @@ def cast():
     return cast
 
 
-def report(task: Task, name: str, *told: tuple[float, float]) -> Series:
-    """As it is after a look at a task's file. told: (step, value)."""
-    Report.objects.get_or_create(task=task)
-    series = Series.objects.filter(task=task, name=name).first() or Series(task=task, name=name)
-    grow_series(series, told, timezone.now())
-    fold_tail(series)
-    series.save()
-    return series
-
-
 def get(cast, person=None, **query):
     return Api(make.token(person or cast.ada)).get(f"jobs/{cast.job.public_id}/numbers", query)
 
 
 def test_names_come_with_their_last_smallest_and_largest(cast):
-    report(cast.task, "loss", (10, 0.9), (20, 0.2), (30, 0.4))
-    report(cast.task, "acc", (10, 0.5))
+    make.numbers(cast.task, "loss", (10, 0.9), (20, 0.2), (30, 0.4))
+    make.numbers(cast.task, "acc", (10, 0.5))
     acc, loss = get(cast).json()["numbers"]
     assert acc["name"] == "acc" and acc["points"] is None
     assert (loss["job"], loss["task"], loss["count"]) == (cast.job.public_id, "main.0", 3)
@@ -46,20 +34,20 @@ def test_names_come_with_their_last_smallest_and_largest(cast):
 
 
 def test_points_come_of_the_names_that_are_asked_for(cast):
-    report(cast.task, "loss", (10, 0.9), (20, 0.2))
-    report(cast.task, "acc", (10, 0.5))
+    make.numbers(cast.task, "loss", (10, 0.9), (20, 0.2))
+    make.numbers(cast.task, "acc", (10, 0.5))
     acc, loss = get(cast, name="loss,unknown").json()["numbers"]
     assert acc["points"] is None
     assert [(point["step"], point["value"]) for point in loss["points"]] == [(10, 0.9), (20, 0.2)]
-    report(cast.task, "loss", *((step, step % 9) for step in range(30, 900)))
+    make.numbers(cast.task, "loss", *((step, step % 9) for step in range(30, 900)))
     assert len(get(cast, name="loss", points=50).json()["numbers"][1]["points"]) <= 50
 
 
 def test_a_later_attempt_goes_on_where_it_began(cast):
-    report(cast.task, "loss", (1, 0.9), (2, 0.8), (3, 0.7), (4, 0.6))
+    make.numbers(cast.task, "loss", (1, 0.9), (2, 0.8), (3, 0.7), (4, 0.6))
     Task.objects.filter(pk=cast.task.pk).update(state="FAILED")
     again = Task.objects.create(job=cast.job, attempt=2, node=cast.node, state="RUNNING")
-    report(again, "loss", (3, 0.75), (4, 0.5))
+    make.numbers(again, "loss", (3, 0.75), (4, 0.5))
     (loss,) = get(cast, name="loss").json()["numbers"]
     assert [(point["step"], point["value"]) for point in loss["points"]] == [(1, 0.9), (2, 0.8), (3, 0.75), (4, 0.5)]
     assert loss["last"]["value"] == loss["min"]["value"] == 0.5 and loss["count"] == 6
@@ -68,8 +56,8 @@ def test_a_later_attempt_goes_on_where_it_began(cast):
 def test_jobs_are_compared_that_the_caller_sees(cast):
     other = make.job(cast.bob, gpu="1/4")
     make.start(other)
-    report(cast.task, "loss", (1, 0.9))
-    report(other.tasks.get(), "loss", (1, 0.8))
+    make.numbers(cast.task, "loss", (1, 0.9))
+    make.numbers(other.tasks.get(), "loss", (1, 0.8))
     both = get(cast, name="loss", jobs=other.public_id).json()["numbers"]
     assert [(one["job"], one["points"][0]["value"]) for one in both] == [
         (cast.job.public_id, 0.9),
@@ -84,12 +72,12 @@ def test_jobs_are_compared_that_the_caller_sees(cast):
 
 
 def test_a_stranger_sees_none_of_it(cast):
-    report(cast.task, "loss", (1, 0.9))
+    make.numbers(cast.task, "loss", (1, 0.9))
     assert get(cast, cast.eve).status_code == 404
 
 
 def test_what_was_not_taken_is_said_once_with_its_reason(cast):
-    report(cast.task, "loss", (1, 0.9))
+    make.numbers(cast.task, "loss", (1, 0.9))
     Report.objects.filter(task=cast.task).update(
         refused=1234, first_why="not_finite", first_what="val/loss", skipped=5 << 20
     )
@@ -101,7 +89,7 @@ def test_what_was_not_taken_is_said_once_with_its_reason(cast):
 
 def test_names_without_points_are_read_without_them(cast, django_assert_max_num_queries):
     for name in ("a", "b", "c", "d"):
-        report(cast.task, name, (1, 1))
+        make.numbers(cast.task, name, (1, 1))
     api = Api(make.token(cast.ada))
     with django_assert_max_num_queries(9):
         api.get(f"jobs/{cast.job.public_id}/numbers", {"name": "a,b,c,d"})
