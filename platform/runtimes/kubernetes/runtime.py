@@ -168,7 +168,7 @@ class KubernetesRuntime:
 
     def open_report(self, uuid: str) -> int | None:
         storage = self.config.storage
-        return storage and open_report_file(storage.reports, name_report(names.check_uuid(uuid)))
+        return None if storage is None else open_report_file(storage.reports, name_report(names.check_uuid(uuid)))
 
     def forget(self, uuid: str, *, mask: LogMask | None = None) -> None:
         for _ in range(TRIES):  # the kubelet may still update it

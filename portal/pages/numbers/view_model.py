@@ -20,17 +20,18 @@ LONGEST = 300
 
 @dataclass(frozen=True)
 class NumberRow:
-    """A row of the table. who: the job and task, as far as there are several."""
+    """A row of the table. who: the job and task, as far as there are several. values: the last, smallest, largest."""
 
     name: str
     who: str
-    last: str
-    last_step: str
-    smallest: str
-    smallest_step: str
-    largest: str
-    largest_step: str
+    values: Sequence["ShownValue"]
     count: int
+
+
+@dataclass(frozen=True)
+class ShownValue:
+    words: str
+    step: str
 
 
 @dataclass(frozen=True)
@@ -134,14 +135,15 @@ class Comparison(Numbers):
 
 def build_row(curve: Curve, with_job: bool, with_task: bool) -> NumberRow:
     who = " ".join([curve.job] * with_job + [curve.task] * with_task)
-    shown = [text for value in (curve.last, curve.smallest, curve.largest) for text in show_value(value)]
-    return NumberRow(curve.name, who, *shown, curve.count)
+    values = [show_value(value) for value in (curve.last, curve.smallest, curve.largest)]
+    return NumberRow(curve.name, who, values, curve.count)
 
 
-def show_value(value: Value) -> tuple[str, str]:
+def show_value(value: Value) -> ShownValue:
     """Return a number with six digits, and its step."""
-    step = int(value.step) if value.step == int(value.step) else None
-    return f"{value.value:.6g}", f"{value.step:.6g}" if step is None else number_format(step, force_grouping=True)
+    is_whole = value.step == int(value.step)
+    step = number_format(int(value.step), force_grouping=True) if is_whole else f"{value.step:.6g}"
+    return ShownValue(f"{value.value:.6g}", step)
 
 
 def show_setting(value: object) -> str:
