@@ -3,7 +3,7 @@
  */
 import { StepPlot, tellNumber } from "./number-plot.js";
 
-const POINTS = 400, ROWS = 60, AGAIN_MS = 10_000, COLOURS = 6;
+const POINTS = 400, ROWS = 60, AGAIN_MS = 10_000, COLOURS = 6, REST = 20;
 const ORDER = [1, 3, 2, 4, 5, 6]; // of the colours: neighbours are told apart best
 const fill = (words, params) => words.replace(/\{(\w+)\}/g, (whole, name) => params[name] ?? whole);
 
@@ -15,7 +15,7 @@ class NumberCharts extends HTMLElement {
     this.stop = new AbortController();
     this.figures = new Map();
     this.names = this.dataset.names ? this.dataset.names.split(" ") : [];
-    on(document.body, "htmx:afterSettle", () => "live" in this.dataset && this.load());
+    on(document.body, "htmx:afterSettle", () => "live" in this.dataset && Date.now() > this.restsUntil && this.load());
     on(this, "click", ({ target }) => target.closest("[data-unzoom]") && this.zoom(null));
     this.zoomed = null;
     this.load();
@@ -45,6 +45,8 @@ class NumberCharts extends HTMLElement {
     this.asked = new AbortController();
     const { signal } = this.asked;
     clearTimeout(this.again);
+    const began = Date.now();
+    this.restsUntil = Infinity;
     try {
       let answer = await this.ask(signal);
       const names = [...new Set(answer.numbers.map(({ name }) => name))].slice(0, Number(this.dataset.most));
@@ -54,6 +56,7 @@ class NumberCharts extends HTMLElement {
       }
       this.curves = answer.numbers.filter(({ points }) => points);
       this.draw();
+      this.restsUntil = Date.now() + REST * (Date.now() - began); // of many curves, which take long
     } catch (error) {
       if (error.name === "AbortError") return;
       this.dataset.state = "broken";
@@ -102,7 +105,9 @@ class NumberCharts extends HTMLElement {
   begin(name) {
     const figure = this.querySelector("template[data-part=figure]").content.firstElementChild.cloneNode(true);
     const box = figure.querySelector(".chart-box"), one = { figure, box, lines: [] };
-    figure.querySelector("h3").textContent = name;
+    const region = figure.querySelector("[role=region]");
+    figure.querySelector("h2").textContent = name;
+    region.setAttribute("aria-label", `${name}. ${region.getAttribute("aria-label")}`);
     this.querySelector("[data-part=figures]").append(figure);
     one.plot = new StepPlot(box, { moved: (slot) => this.read(one, slot), brushed: (from, to) => this.zoom([from, to]) });
     figure.querySelector("details").addEventListener("toggle", () => fillTable(one, this.dataset.wordsStep));
@@ -154,7 +159,7 @@ function fillTable({ figure, lines, steps }, wordsStep) {
   if (!fold.open) return;
   const apart = Math.max(1, Math.ceil(steps.length / ROWS));
   const slots = steps.map((step, slot) => slot).filter((slot) => (steps.length - 1 - slot) % apart === 0).reverse();
-  const name = figure.querySelector("h3").textContent;
+  const name = figure.querySelector("h2").textContent;
   fold.querySelector("thead").replaceChildren(makeRow("col", [wordsStep, ...lines.map(({ label }) => label || name)]));
   fold.querySelector("tbody").replaceChildren(...slots.map((slot) => makeRow("row", [tellNumber(steps[slot]), ...lines.map(({ values }) => (values[slot] === null ? "–" : tellNumber(values[slot])))])));
 }

@@ -39,10 +39,10 @@ def numbers(
     others = ",".join(find_job_id(client, other) for other in beside or ()) or None
     found = client.get(path, jobs=others)
     names = name or sorted({curve["name"] for curve in found["numbers"]})
-    if csv and names:
-        found = client.get(path, jobs=others, name=",".join(names))
     curves = [curve for curve in found["numbers"] if curve["name"] in names]
-    if csv:
+    if csv:  # a name at a time: there may be many
+        answers = [client.get(path, jobs=others, name=one)["numbers"] for one in names]
+        curves = [curve for answer in answers for curve in answer if curve["points"] is not None]
         lines = write_csv([POINTS, *(row for curve in curves for row in _list_points(curve))])
         session.show(found, names, lines)
     else:

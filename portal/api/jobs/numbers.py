@@ -18,11 +18,15 @@ from reported_numbers.thinning import AT, MOST_POINTS, STEP, VALUE, Points
 from reported_numbers.untaken_messages import describe_untaken
 
 MOST_JOBS = 10
+MOST_DRAWN = 500
+"""Curves of one answer that have points."""
+MOST_TOGETHER = 100_000
+"""Points of one answer."""
 
 
 class NumbersQuery(serializers.Serializer):
     """name: one or more, with commas: their points come as well. jobs: ids of other jobs to compare with, with commas.
-    points: the most of each curve.
+    points: the most of each curve, fewer where there are many curves.
     """
 
     name = serializers.CharField(max_length=7000, required=False)
@@ -96,7 +100,10 @@ class JobNumbers(ApiView):
 def show_numbers(jobs: list[Job], names: list[str], most: int) -> dict[str, Any]:
     """Return what is told of the first job, and of the others beside it."""
     curves = load_curves(jobs)
-    drawn = load_curves(jobs, names, most=most) if names else []
+    wanted = sum(curve.name in names for curve in curves)
+    if wanted > MOST_DRAWN:
+        raise InvalidInput([FieldError("/name", "too_many", {"field": "name", "got": wanted, "max": MOST_DRAWN})])
+    drawn = load_curves(jobs, names, most=min(most, MOST_TOGETHER // wanted)) if wanted else []
     points = {(curve.job, curve.task, curve.name): curve.points for curve in drawn}
     return {
         "job": jobs[0].public_id,

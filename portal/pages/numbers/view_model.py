@@ -1,5 +1,6 @@
 """View models of the numbers that jobs report: of one job, and of several beside one another."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,7 +14,8 @@ from jobs.models import Job
 from reported_numbers.curves import Curve, Value, load_curves, load_untaken
 from reported_numbers.untaken_messages import describe_untaken
 
-MOST_CHARTS = 24
+MOST_CHARTS, MOST_CURVES = 24, 240
+MOST_ROWS = 500
 MOST_COMPARED = 6
 LONGEST = 300
 
@@ -60,13 +62,15 @@ class Numbers:
         return list(dict.fromkeys(curve.name for curve in self.curves))
 
     @property
-    def left_out(self) -> int:
-        """How many names have no chart, as there are too many."""
-        return max(len(self.names) - MOST_CHARTS, 0)
+    def most_charts(self) -> int:
+        """How many names have a chart: fewer where each has many curves."""
+        curves_of_one = max(Counter(curve.name for curve in self.curves).values(), default=1)
+        return max(min(MOST_CHARTS, MOST_CURVES // curves_of_one), 1)
 
     @property
-    def most_charts(self) -> int:
-        return MOST_CHARTS
+    def is_cut(self) -> bool:
+        """Whether there are more names than charts, or more curves than rows."""
+        return len(self.names) > self.most_charts or len(self.curves) > MOST_ROWS
 
     @property
     def has_several(self) -> bool:
@@ -75,7 +79,7 @@ class Numbers:
     @cached_property
     def rows(self) -> list[NumberRow]:
         tasks = {curve.task for curve in self.curves}
-        return [build_row(curve, len(self.jobs) > 1, len(tasks) > 1) for curve in self.curves]
+        return [build_row(curve, len(self.jobs) > 1, len(tasks) > 1) for curve in self.curves[:MOST_ROWS]]
 
     @property
     def charts(self) -> NumberCharts:
@@ -84,7 +88,7 @@ class Numbers:
         return NumberCharts(
             url=reverse("api-job-numbers", args=[first]),
             jobs=",".join(others),
-            names=self.names[:MOST_CHARTS],
+            names=self.names[: self.most_charts],
             keep=f"numbers-{first}-{'live' if is_live else 'ended'}",
             is_live=is_live,
         )

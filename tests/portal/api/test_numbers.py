@@ -3,6 +3,7 @@
 import pytest
 
 from jobs.models import Task
+from portal.api.jobs import numbers
 from reported_numbers.models import Report
 from tests import make
 from tests.api_client import Api
@@ -93,3 +94,14 @@ def test_names_without_points_are_read_without_them(cast, django_assert_max_num_
     api = Api(make.token(cast.ada))
     with django_assert_max_num_queries(9):
         api.get(f"jobs/{cast.job.public_id}/numbers", {"name": "a,b,c,d"})
+
+
+def test_an_answer_has_so_many_points_at_most(cast, monkeypatch):
+    monkeypatch.setattr(numbers, "MOST_DRAWN", 2)
+    monkeypatch.setattr(numbers, "MOST_TOGETHER", 40)
+    for name in ("a", "b", "c"):
+        make.numbers(cast.task, name, *((step, step) for step in range(100)))
+    drawn = get(cast, name="a,b").json()["numbers"][:2]
+    assert all(10 < len(one["points"]) <= 20 for one in drawn)
+    answer = get(cast, name="a,b,c")
+    assert answer.status_code == 400 and "Keep at most 2" in answer.json()["errors"][0]["detail"]

@@ -6,6 +6,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from jobs.models import Task
+from portal.pages.numbers import view_model
 from reported_numbers.models import Report, Series
 from tests import make
 from tests.portal.pages.answered_browser import ADDRESS, Portal
@@ -86,6 +87,15 @@ def test_chosen_jobs_of_the_list_are_compared(cast, settings):
     ids = [cast.job.public_id, cast.other.public_id]
     answer = client.post("/jobs/act", {"do": "compare", "job": ids}, headers={"Origin": settings.TESSERA_PUBLIC_URL})
     assert answer["Location"] == f"/jobs/compare?job={ids[0]}&job={ids[1]}"
+
+
+def test_of_very_many_a_part_is_shown_and_said_so(cast, monkeypatch):
+    monkeypatch.setattr(view_model, "MOST_CURVES", 1)
+    monkeypatch.setattr(view_model, "MOST_ROWS", 2)
+    make.numbers(cast.task, "acc", (1, 0.5))
+    text = text_of(cast.ada, f"/j/{cast.job.public_id}/?tab=numbers")
+    assert 'data-names="acc"' in text and 'data-most="1"' in text and text.count('<td class="mono">') == 2
+    assert f"tessera numbers {cast.job.public_id} --csv" in text
 
 
 @pytest.mark.parametrize("path", ["/j/{job}/?tab=numbers", "/jobs/compare?job={job}&job={other}"])
