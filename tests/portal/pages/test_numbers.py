@@ -113,6 +113,7 @@ def test_many_names_cost_as_many_queries_as_few(cast, path):
     assert len(many) == len(few)
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 @pytest.mark.django_db(transaction=True)
 def test_the_curves_are_drawn_read_by_keys_and_told_as_a_table(chromium):
@@ -134,11 +135,21 @@ def test_the_curves_are_drawn_read_by_keys_and_told_as_a_table(chromium):
         chart.locator("summary").click()
         cells = chart.locator("tbody tr").first.locator("th, td").all_inner_texts()
         assert cells == ["30", "0.4"]
+        elsewhere(report_more, cast.task)
+        page.evaluate("document.body.dispatchEvent(new Event('live:refresh'))")
+        page.get_by_role("heading", name="grad").wait_for()
+        assert "Last 0.1 at step 40, smallest 0.1" in chart.inner_text()
+        assert chart.locator("tbody tr").first.locator("th, td").all_inner_texts() == ["40", "0.1"]
         page.goto(f"{ADDRESS}/jobs/compare?job={cast.job.public_id}&job={cast.other.public_id}")
         chart.locator("canvas").wait_for()
-        assert f"2 curves: smallest 0.125 ({cast.other.public_id})" in chart.inner_text()
+        assert f"2 curves: smallest 0.1 ({cast.job.public_id})" in chart.inner_text()
         assert chart.locator(".keys li").all_inner_texts() == [cast.job.public_id, cast.other.public_id]
         assert not broken
+
+
+def report_more(task: Task) -> None:
+    make.numbers(task, "grad", (40, 3))
+    make.numbers(task, "val/loss", (40, 0.1))
 
 
 def signed_in(person) -> Client:
