@@ -74,10 +74,6 @@ def load_untaken(job: Job) -> list[Untaken]:
     ]
 
 
-def has_numbers(job: Job) -> bool:
-    return Series.objects.filter(task__job=job).exists() or bool(load_untaken(job))
-
-
 def _build_curve(attempts: Sequence[Series], most: int) -> Curve:
     """Return the curve of a task. attempts: the oldest first."""
     newest = attempts[-1]

@@ -47,7 +47,7 @@ class Numbers:
 
     def refuse(self, why: Why, what: str) -> None:
         self.refused += 1
-        self.first = self.first or Refusal(why, clean(what))
+        self.first = self.first or Refusal(why, _clean(what))
 
 
 def read_lines(content: bytes, known: Collection[str] = ()) -> Numbers:
@@ -58,11 +58,6 @@ def read_lines(content: bytes, known: Collection[str] = ()) -> Numbers:
         if line.strip():
             _read_line(line, names, numbers)
     return numbers
-
-
-def clean(text: str) -> str:
-    """Return a short text without control characters, which may be shown and stored."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text[:MOST_SHOWN])
 
 
 def _read_line(line: bytes, names: set[str], numbers: Numbers) -> None:
@@ -112,3 +107,8 @@ def _read_number(told: object) -> float | None:
         return float(told)
     except OverflowError:  # an integer of hundreds of digits
         return math.inf
+
+
+def _clean(text: str) -> str:
+    """Return a short text without control characters, which may be shown and stored."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text[:MOST_SHOWN])
