@@ -123,6 +123,7 @@ def build_world(size: Size, dice: random.Random) -> World:
     Jobs(shapes, {member.pk, admin.pk}, dice).fill(size)
     write_samples(dice)
     write_curves(np.random.default_rng(1))
+    write_numbers((admin, member), dice)
     write_rest(admin, member, shapes[0].job.team, dice)
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE")
@@ -301,6 +302,15 @@ def build_block(key: Key, known: int, noise: np.random.Generator) -> Block:
     means = noise.normal(5000, 400, (len(COLUMNS[key.kind]), 360)).clip(0, 10_000)
     means[:, known:] = np.nan
     return Block(means, means, "simulated")
+
+
+def write_numbers(people: Iterable[User], dice: random.Random) -> None:
+    """Curves of what their newest jobs report, as long as curves become."""
+    for person in people:
+        for job in Job.objects.filter(user=person, state=JobState.RUNNING).of_kind("").order_by("-pk")[:2]:
+            for task in job.newest_tasks[:8]:
+                for name in ("loss", "val/acc", "lr"):
+                    make.numbers(task, name, *((step, dice.random()) for step in range(3000)))
 
 
 def write_rest(admin: User, member: User, team: Team, dice: random.Random) -> None:

@@ -26,6 +26,7 @@ COMMANDS = {
     "show": ("jobs.status", "One job, notebook or machine whole."),
     "why": ("jobs.status", "Why a job waits, and its place in the queue."),
     "eff": ("jobs.status", "How well a job uses what it holds, or used what it held."),
+    "numbers": ("jobs.numbers", "The numbers that a job reports, such as its loss."),
     "logs": ("jobs.logs", "What a job wrote."),
     "events": ("events", "What happens to jobs and notebooks."),
     "alerts": ("events", "Alerts: ls, ack, silence."),

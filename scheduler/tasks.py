@@ -29,6 +29,7 @@ from monitoring.samples.pace import claim_sample
 from notebooks.models import Notebook
 from notebooks.services import start_notebook
 from quotas.services import return_due_quotas
+from reported_numbers.collecting import collect_running
 from runtimes.contract.errors import Unavailable
 from scheduler.commit.step_runner import run_steps
 from scheduler.commit.steps import build_steps
@@ -172,6 +173,12 @@ def learn_lengths() -> None:
 
 
 @shared_task
+def collect_numbers() -> None:
+    """Store the numbers that running tasks have reported."""
+    _lead("numbers", _collect_numbers)
+
+
+@shared_task
 def return_quotas() -> None:
     """Let quotas return to what they were, whose moment has come."""
     try:
@@ -279,6 +286,13 @@ def without_collector() -> Iterator[None]:
         yield
     finally:
         gc.enable()
+
+
+def _collect_numbers(epoch: int) -> None:
+    try:
+        collect_running(get_runtime())
+    except (Unavailable, OSError) as away:  # the next beat goes on where this one ended
+        log.warning("numbers wait: %s", away)
 
 
 def _one_reconcile(epoch: int) -> None:

@@ -40,6 +40,8 @@ from monitoring.alerts.round import ship_rules
 from monitoring.alerts.services import make_silence
 from monitoring.models import Alert, AlertRule, Silence, TaskUse
 from quotas.models import Holding, Quota, UserLimit
+from reported_numbers.growing import fold_tail, grow_series
+from reported_numbers.models import Report, Series
 from scheduler.commit.starting import start_jobs
 from scheduler.commit.steps import CardShare, StartJob, TaskStart
 from scheduler.models import Lease
@@ -296,3 +298,13 @@ def agent(node: Node | str = "n1", said: dict | None = None, key: str = AGENT_KE
 def _card(ask, card: Gpu) -> CardShare:
     share = slice_of(ask, card.sellable_mib)
     return CardShare(card.pk, share.memory_mib, share.compute_percent, gpu_milli(share, card.sellable_mib))
+
+
+def numbers(task: Task, name: str, *told: tuple[float, float]) -> Series:
+    """Numbers of a name that a task reported, as after a look at its file. told: (step, value)."""
+    Report.objects.get_or_create(task=task)
+    series = Series.objects.filter(task=task, name=name).first() or Series(task=task, name=name)
+    grow_series(series, told, timezone.now())
+    fold_tail(series)
+    series.save()
+    return series

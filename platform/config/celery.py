@@ -57,6 +57,7 @@ app.conf.beat_schedule = {
     "sweep_sent": build_schedule_entry(3600, "portal.tasks.sweep", queue="outside", expires=600),
     "return_quotas": build_schedule_entry(15, "scheduler.tasks.return_quotas"),
     "cancel_late_jobs": build_schedule_entry(15, "scheduler.tasks.cancel_late_jobs"),
+    "collect_numbers": build_schedule_entry(4, "scheduler.tasks.collect_numbers"),
     "fire_schedules": build_schedule_entry(10, "scheduler.tasks.fire_schedules"),
     "sweep": build_schedule_entry(600, "scheduler.tasks.sweep"),
     "keep_uses": build_schedule_entry(60, "monitoring.tasks.keep"),

@@ -263,6 +263,7 @@ INSTALLED_APPS = [
     "images",
     "jobs",
     "job_templates",
+    "reported_numbers",
     "notebooks",
     "sharing",
     "schedules",

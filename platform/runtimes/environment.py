@@ -9,6 +9,7 @@ from pathlib import Path
 
 from runtimes.contract.task import Peer, TaskSpec
 from runtimes.gpu_sharing import is_forbidden_env
+from runtimes.report_file import FILE, REPORT, TOOLS
 
 SECRETS = "TESSERA_SECRETS"
 """The variable with the folder of a task's secrets, where it has any."""
@@ -71,6 +72,12 @@ def build_task_environment(
     return defaults | dict(hints) | own | spec.platform_env | ports | dict(fixed) | identity
 
 
+def add_tools(env: Mapping[str, str], seen_at: str) -> dict[str, str]:
+    """Return the variables with our tools last in PATH and PYTHONPATH: a task's own of that name come first."""
+    tools = os.path.join(seen_at, TOOLS)
+    return {**env, **{name: ":".join(filter(None, (env.get(name), tools))) for name in ("PATH", "PYTHONPATH")}}
+
+
 def _names(peers: tuple[Peer, ...]) -> Iterator[tuple[str, Peer]]:
     counts: dict[str, int] = {}
     for peer in peers:
@@ -123,5 +130,6 @@ def _identity(spec: TaskSpec, seen_at: str) -> dict[str, str]:
         "TESSERA_TEAM": spec.team,
         "TESSERA_PEERS": ",".join(peer.address for peer in spec.peers),
         "TESSERA_HOSTS": os.path.join(seen_at, "hosts"),
+        REPORT: os.path.join(seen_at, FILE),
         "TESSERA_PORTS": ",".join(str(port) for port in spec.ports),
     }

@@ -7,7 +7,19 @@ from portal.api import about, search
 from portal.api.cluster import agents, health, history, maintenance, nodes, pools, quota_writes, quotas, replay
 from portal.api.events import audit, events, notices, webhooks
 from portal.api.files import files, uploads
-from portal.api.jobs import code_uploads, copies, efficiency, images, jobs, logs, plans, saved_views, shares, templates
+from portal.api.jobs import (
+    code_uploads,
+    copies,
+    efficiency,
+    images,
+    jobs,
+    logs,
+    numbers,
+    plans,
+    saved_views,
+    shares,
+    templates,
+)
 from portal.api.monitoring import (
     alert_rules,
     alerts,
@@ -110,6 +122,7 @@ urlpatterns = [
     path("jobs/<job:job_id>/events", jobs.JobEvents.as_view(), name="api-job-events"),
     path("jobs/<job:job_id>/tasks", jobs.JobTasks.as_view(), name="api-job-tasks"),
     path("jobs/<job:job_id>/metrics", metrics.JobMetrics.as_view(), name="api-job-metrics"),
+    path("jobs/<job:job_id>/numbers", numbers.JobNumbers.as_view(), name="api-job-numbers"),
     path("jobs/<job:job_id>/shares", shares.JobShares.as_view(), name="api-job-shares"),
     path("jobs/<job:job_id>/shares/<called:person>", shares.JobShare.as_view(), name="api-job-share"),
     path("jobs/<job:job_id>/wait", jobs.JobWait.as_view(), name="api-job-wait"),

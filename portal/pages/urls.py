@@ -36,6 +36,7 @@ from portal.pages.jobs import submit
 from portal.pages.jobs import views as jobs
 from portal.pages.notebooks import addresses, start_progress
 from portal.pages.notebooks import views as notebooks
+from portal.pages.numbers import views as numbers
 from portal.pages.palette import views as palette
 from portal.pages.reports import views as reports
 from portal.pages.saved_views import views as saved_views
@@ -52,6 +53,7 @@ urlpatterns = [
     path("jobs/act", jobs.act_on_jobs, name="jobs_act"),
     path("jobs/views", saved_views.save_view, name="saved_view_save"),
     path("jobs/views/<int:view_id>/delete", saved_views.delete_view, name="saved_view_delete"),
+    path("jobs/compare", numbers.compare_jobs, name="jobs_compare"),
     path("jobs/new", submit.new_job, name="job_new"),
     path("jobs/new/sync", submit.sync_job_editor, name="job_sync"),
     path("templates/", templates.show_templates, name="templates"),

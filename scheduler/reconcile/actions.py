@@ -10,13 +10,14 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 
-from django.db import transaction
+from django.db import DatabaseError, transaction
 
 from common.errors import StaleState
 from images.logins import load_logins
 from jobs.models import Job, Task
 from jobs.states import TaskState
 from jobs.used_secrets.giving import MissingSecret, give_secrets, load_task_masks
+from reported_numbers.collecting import collect_ended
 from runtimes.contract.container import ContainerView
 from runtimes.contract.errors import NodeRefused, Rejected, Unavailable
 from runtimes.contract.runtime import Runtime
@@ -80,6 +81,9 @@ def run_actions(orders: Sequence[FencedAction], runtime: Runtime) -> None:
 
 
 def _run_together(orders: Sequence[FencedAction], runtime: Runtime, until: float) -> None:
+    orders = [order for order in orders if not isinstance(order.action, Forget) or _collect_numbers(order, runtime)]
+    if not orders:
+        return
     known = _load(orders, runtime)
     if len(orders) == 1:
         refused = [_run(orders[0], runtime, known, until)]
@@ -97,6 +101,8 @@ def run_action(order: FencedAction, runtime: Runtime) -> None:
     if isinstance(action, Resize):
         resize_task(action, runtime, order.epoch)
         return
+    if isinstance(action, Forget):
+        collect_ended([action.uuid], runtime)
     known = _load([order], runtime)
     if isinstance(action, Start) and action.uuid not in known.specs:
         raise StaleState(kind="task", was="not to be started")
@@ -145,6 +151,16 @@ def load_gids(job_ids: Sequence[int]) -> dict[int, int]:
 
 def _is_still_to_start(task: Task) -> bool:
     return task.state == TaskState.ASSIGNED and task.job.stop_requested_at is None
+
+
+def _collect_numbers(order: FencedAction, runtime: Runtime) -> bool:
+    """Store what a task still reported; False keeps it from being forgotten in this round."""
+    try:
+        collect_ended([order.action.uuid], runtime)
+    except (Unavailable, OSError, DatabaseError) as failed:
+        log.warning("the numbers of %s wait, and with them its end: %s", order.action.uuid, failed)
+        return False
+    return True
 
 
 def _load(orders: Sequence[FencedAction], runtime: Runtime) -> LoadedTasks:

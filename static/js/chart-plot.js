@@ -17,7 +17,7 @@ const dots = () => devicePixelRatio || 1;
 
 const probe = document.createElement("i");
 const colours = new Map();
-const colour = (name) => {
+export const colour = (name) => {
   if (!probe.isConnected) [...plots][0].box.closest(".charts").append(Object.assign(probe, { hidden: true }));
   if (!colours.has(name)) {
     Object.assign(probe.style, { color: `var(--${name})`, forcedColorAdjust: "none" });
@@ -189,7 +189,7 @@ export class Plot {
 
 /* A value between two gaps has no line; then it is a point. */
 const alone = (u, i, from, to, gaps) => gaps !== null && u.data[i].slice(from, to + 1).filter((value) => value !== null).length < 3;
-const font = (onCanvas = false, weight = 400) => `${weight} ${onCanvas ? 11 * dots() : 11}px ${getComputedStyle(document.body).fontFamily}`;
+export const font = (onCanvas = false, weight = 400) => `${weight} ${onCanvas ? 11 * dots() : 11}px ${getComputedStyle(document.body).fontFamily}`;
 
 function line(ctx, ...[x, y, right, bottom]) {
   ctx.beginPath();

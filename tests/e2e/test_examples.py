@@ -35,6 +35,14 @@ def test_every_example_runs_to_its_end(stack):
         assert ended["template"]["name"] == name
     assert "resumed at step 5" in logs["checkpoint-and-resume"]
     assert stack.api("GET", f"/jobs/{jobs['checkpoint-and-resume']}")["attempt"] == 2
+    reported = {
+        name: stack.api("GET", f"/jobs/{jobs[name]}/numbers")["numbers"] for name in ("train-digits", "tune-a-model")
+    }
+    assert [(one["name"], one["count"]) for one in reported["train-digits"]] == [("accuracy", 8), ("loss", 8)]
+    final, loss = reported["tune-a-model"]
+    assert loss["count"] == loss["last"]["step"] == 400 and final["last"]["value"] < loss["max"]["value"]
+    resumed = stack.api("GET", f"/jobs/{jobs['checkpoint-and-resume']}/numbers?name=total")["numbers"]
+    assert [point["step"] for point in resumed[0]["points"]] == list(range(1, 11))
     accuracy = logs["train-digits"].splitlines()[-2].rpartition(" ")[2]
     assert float(accuracy.rstrip("%")) > 90
 

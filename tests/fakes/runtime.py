@@ -114,6 +114,10 @@ class FakeRuntime:
         task = self._tasks[uuid]
         task.view = replace(task.view, gpu_use=(GpuUse(card, limit_mib, used_mib, used_mib, 0),))
 
+    def open_report(self, uuid: str) -> int | None:
+        """Its tasks report nothing."""
+        return None
+
     def forget(self, uuid: str, *, mask: LogMask | None = None) -> None:
         self._settle()
         if uuid in self._tasks and self._tasks[uuid].view.phase == "exited":

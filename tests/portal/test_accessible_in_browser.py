@@ -38,6 +38,10 @@ def make_full_world() -> make.Cast:
     """ada's, who is an admin: each page is hers to see."""
     cast = make_busy_world()
     User.objects.filter(pk=cast.ada.pk).update(platform_role=PlatformRole.ADMIN)
+    for job in (cast.job, cast.waiting):
+        for task in job.tasks.all():
+            make.numbers(task, "train/loss", (1, 0.9), (2, 0.4), (3, 0.5))
+            make.numbers(task, "lr", (1, 1e-5), (2, 1e-6))
     set_secret(actor=cast.ada, name="HF_TOKEN", value="hf_1234567890")
     AlertRule.objects.create(
         name="own", subject=Subject.CARD, metric="power_w", comparison="above", threshold=1, audience=["admin"]
@@ -52,6 +56,7 @@ def pages_of(cast) -> list[str]:
         "/", "/jobs/", f"/j/{job}/", "/jobs/new", "/notebooks/", "/queue/", "/cluster/",
         "/console/", "/console/people/", "/console/quotas/",
         f"/j/{job}/?tab=metrics", f"/j/{job}/?tab=log", f"/j/{job}/?tab=events", f"/j/{job}/?tab=spec",
+        f"/j/{job}/?tab=numbers", f"/jobs/compare?job={job}&job={cast.waiting.public_id}",
         f"/j/{cast.waiting.public_id}/", "/notebooks/new", f"/n/{notebook}/", f"/n/{cast.stopped.public_id}/",
         "/cluster/gpus/", f"/gpus/{cast.gpus[0].uuid}/", "/cluster/images/", "/cluster/health/", "/nodes/n1/",
         "/idle/", "/idle/people/", "/quota/", "/files/", "/alerts/", "/notices/",

@@ -99,6 +99,13 @@ class Runtime(Protocol):
         serial: grows with each resize, so late calls are ignored. The caller accounts.
         """
 
+    def open_report(self, uuid: str) -> int | None:
+        """Return a descriptor of the file in which a task reports numbers, which the caller closes.
+
+        None where there is none: the task has not begun, is forgotten, or runs where nobody takes numbers. Raises
+        Unavailable.
+        """
+
     def forget(self, uuid: str, *, mask: LogMask | None = None) -> None:
         """Remove an ended task's remains from the node, except logs. A late start still runs nothing.
 

@@ -30,12 +30,13 @@ from runtimes.kubernetes.cluster.namespaces import apply_logins, ensure_namespac
 from runtimes.kubernetes.cluster.nodes import build_node_view, is_silent, sum_foreign_requests
 from runtimes.kubernetes.pods import names, secret_volume, views
 from runtimes.kubernetes.pods.causes import Pod, find_start_failure
-from runtimes.kubernetes.pods.files_volume import prepare_files, read_storage
+from runtimes.kubernetes.pods.files_volume import name_report, prepare_files, read_storage
 from runtimes.kubernetes.pods.manifest import InstallConfig, build_pod, build_tombstone, check_install_config, hash_spec
 from runtimes.kubernetes.watch.image_pulls import ImagePulls
 from runtimes.kubernetes.watch.log_fallback import fetch_log
 from runtimes.log_masking import NO_MASK, LogMask
 from runtimes.log_store import LogStore
+from runtimes.report_file import open_report_file, remove_report_file
 
 log = logging.getLogger("tessera.kubernetes")
 
@@ -165,6 +166,10 @@ class KubernetesRuntime:
         """Refuse: the kubelet accounts a container's original units until it ends."""
         raise Rejected("On Kubernetes a slice keeps the size that its container was given.")
 
+    def open_report(self, uuid: str) -> int | None:
+        storage = self.config.storage
+        return None if storage is None else open_report_file(storage.reports, name_report(names.check_uuid(uuid)))
+
     def forget(self, uuid: str, *, mask: LogMask | None = None) -> None:
         for _ in range(TRIES):  # the kubelet may still update it
             pods = [pod for pod in self._find_pods(names.check_uuid(uuid)) if not _is_forgotten(pod)]
@@ -180,6 +185,8 @@ class KubernetesRuntime:
                     self._delete_secret(pod["metadata"]["namespace"], uuid)
             if all(self._forget_pod(pod) for pod in pods):
                 self._namespaces.pop(uuid, None)
+                if self.config.storage is not None:
+                    remove_report_file(self.config.storage.reports / name_report(uuid))
                 return
         raise Unavailable(f"The pod {names.name_pod(uuid)} is changed by others all the time.")
 

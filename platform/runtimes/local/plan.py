@@ -8,13 +8,14 @@ from pathlib import Path
 import pynvml
 
 from runtimes.contract.task import Checkpoint, TaskSpec
-from runtimes.environment import SECRETS, build_gang_files, build_task_environment
+from runtimes.environment import SECRETS, add_tools, build_gang_files, build_task_environment
 from runtimes.gpu_sharing import build_slice_environment, list_watched_limits
 from runtimes.local.config import NodeContext
 from runtimes.local.node.isolation_probe import SOURCES
 from runtimes.local.shim import secret_files
 from runtimes.local.shim.cgroups import WATCHDOG
 from runtimes.local.shim.mounts import in_home
+from runtimes.report_file import read_tools
 from runtimes.storage.areas import get_area_path
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -51,6 +52,7 @@ def build_plan(
         "code_path": spec.code_path,
         "scratch": scratch,
         "hosts": build_gang_files(spec.peers),
+        "tools": read_tools(),
         "log": log,
         "log_caps": dict(config.log_caps),
         "namespaces": isolation.namespaces,
@@ -91,7 +93,8 @@ def build_environment(spec: TaskSpec, node: NodeContext, seen_at: str) -> dict[s
     region = os.path.join(seen_at, "vgpu.cache")
     hints, fixed = build_slice_environment(spec.gpus, node.cards, libvgpu=node.config.libvgpu, region=region)
     team = {"TESSERA_TEAM_FOLDER": os.path.join(seen_at, "team")} if node.files else {}
-    return {"PATH": PATH, "SHELL": find_shell()} | build_task_environment(spec, seen_at, hints, fixed | team)
+    env = {"PATH": PATH, "SHELL": find_shell()} | build_task_environment(spec, seen_at, hints, fixed | team)
+    return add_tools(env, seen_at)
 
 
 def build_binds(

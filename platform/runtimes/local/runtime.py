@@ -25,6 +25,7 @@ from runtimes.local.task_views import TaskViews, record_end
 from runtimes.local.taskdir import TaskDir, build_exit_record, get_task_dir, list_tasks
 from runtimes.log_masking import LogMask
 from runtimes.log_store import LogStore
+from runtimes.report_file import FILE, open_report_file
 from runtimes.storage.file_lock import hold_file_lock
 
 
@@ -109,6 +110,10 @@ class LocalRuntime:
                 self.machine.slices.resize(record["plan"]["slice"], limits_mib)
             except OSError as error:
                 raise Rejected(f"The slice stays as it is: {error}") from error
+
+    def open_report(self, uuid: str) -> int | None:
+        self._task(uuid)  # checks it
+        return open_report_file(self.machine.scratch_of(uuid), FILE)
 
     def forget(self, uuid: str, *, mask: LogMask | None = None) -> None:
         task = self._task(uuid)

@@ -30,6 +30,7 @@ from portal.pages.jobs.history import Happening, history_of
 from portal.pages.jobs.log_notes import LogNote, build_log_note
 from portal.pages.jobs.metrics import JobMetrics
 from portal.pages.jobs.view_model import JobRights, JobView
+from portal.pages.numbers.view_model import JobNumbers
 from portal.pages.own_limits import FullLimit, find_full_running_limit
 from portal.pages.sharing.view_model import find_link
 from portal.wording.image_pulls import task_hint
@@ -42,6 +43,7 @@ from schedules.models import Schedule
 TABS = {
     "overview": gettext_lazy("Overview"),
     "metrics": gettext_lazy("Metrics"),
+    "numbers": gettext_lazy("Numbers"),
     "log": gettext_lazy("Log"),
     "events": gettext_lazy("Events"),
     "spec": gettext_lazy("Spec"),
@@ -402,6 +404,17 @@ class JobDetail:
     @cached_property
     def metrics(self) -> JobMetrics:
         return JobMetrics(self.job, self.view.tasks, self.view.first_started_at)
+
+    # ---- numbers ----
+
+    @property
+    def follows_numbers(self) -> bool:
+        """Whether numbers are shown of tasks that may report more, which changes without events."""
+        return self.tab == "numbers" and self.has_running_tasks
+
+    @cached_property
+    def numbers(self) -> JobNumbers:
+        return JobNumbers(self.job, self.view.rights.user)
 
     # ---- log ----
 

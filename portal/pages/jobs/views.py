@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
+from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
 
@@ -39,9 +41,12 @@ def list_jobs(request: HttpRequest) -> HttpResponse:
 @require_POST
 @signed_in
 def act_on_jobs(request: HttpRequest) -> HttpResponse:
-    """Stop, retry or label the chosen jobs, each by itself, and tell what came of it."""
+    """Stop, retry or label the chosen jobs, each by itself, and tell what came of it; or show them compared."""
     verb, there = request.POST.get("do", ""), request.POST.get("next", "")
     jobs = find_jobs(request.user, request.POST.getlist("job")[:MOST_CHOSEN])
+    if verb == "compare" and jobs:
+        chosen = urlencode([("job", job.public_id) for job in jobs])
+        return redirect(f"{reverse('jobs_compare')}?{chosen}")
     if verb not in ("stop", "retry", "label") or not jobs:
         messages.warning(request, _("Choose one job or several, and what to do."))
     else:

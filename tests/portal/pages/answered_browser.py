@@ -12,10 +12,14 @@ PASSED_ON = {"content-type", "x-csrftoken", "origin", "hx-request", "hx-target"}
 
 
 class Portal:
-    """Answers the browser as one person: `page.route("**/*", portal.answer)`."""
+    """Answers the browser as one person: `page.route("**/*", portal.answer)`.
 
-    def __init__(self, client):
+    with_policy: whether the browser is told what it may load, as in life.
+    """
+
+    def __init__(self, client, *, with_policy: bool = False):
         self.client = client
+        self.passed_back = ["Content-Type", "Location"] + ["Content-Security-Policy"] * with_policy
 
     def answer(self, route):
         path = urlsplit(route.request.url).path
@@ -33,7 +37,7 @@ class Portal:
             answer = pool.submit(
                 self._ask, asked.method, asked.url, asked.post_data_buffer or b"", kind, headers
             ).result()
-        sent = {name: answer[name] for name in ("Content-Type", "Location") if name in answer}
+        sent = {name: answer[name] for name in self.passed_back if name in answer}
         route.fulfill(status=answer.status_code, body=answer.content, headers=sent)
 
     def _ask(self, method, url, body, kind, headers):

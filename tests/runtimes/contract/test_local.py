@@ -4,12 +4,13 @@ import pytest
 
 from runtimes.local.node.isolation_probe import OWN_UID, SHARED, Isolation, MemoryControl
 from runtimes.local.shim.cgroups import WATCHDOG
+from tests.runtimes.contract.numbers_suite import NumbersContract
 from tests.runtimes.contract.secrets_suite import SecretsContract
 from tests.runtimes.contract.suite import RuntimeContract
 from tests.runtimes.worlds import LocalWorld
 
 
-class TestLocalRuntime(RuntimeContract, SecretsContract):
+class TestLocalRuntime(RuntimeContract, SecretsContract, NumbersContract):
     """With all that this machine's kernel allows us."""
 
     @pytest.fixture
@@ -19,7 +20,7 @@ class TestLocalRuntime(RuntimeContract, SecretsContract):
         world.close()
 
 
-class TestLocalRuntimeWithNothing(RuntimeContract, SecretsContract):
+class TestLocalRuntimeWithNothing(RuntimeContract, SecretsContract, NumbersContract):
     """Where the kernel allows nothing: one account, no namespaces, no control groups."""
 
     @pytest.fixture
@@ -30,7 +31,7 @@ class TestLocalRuntimeWithNothing(RuntimeContract, SecretsContract):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
-class TestLocalRuntimeWithoutNamespaces(RuntimeContract, SecretsContract):
+class TestLocalRuntimeWithoutNamespaces(RuntimeContract, SecretsContract, NumbersContract):
     """Root in a container that may not make namespaces."""
 
     @pytest.fixture

@@ -27,6 +27,7 @@ from runtimes.kubernetes.pods.manifest import (
     check_install_config,
     escape_dollars,
 )
+from runtimes.report_file import read_tools
 from runtimes.storage.areas import AreaId
 from tests.runtimes.kubernetes.specs import (
     CARDS,
@@ -47,10 +48,14 @@ LABEL = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
 
 
 def shown(pod: dict) -> dict:
-    """The supervisor's text has tests of its own."""
+    """The texts of the supervisor and of the tools have tests of their own."""
     command = pod["spec"]["containers"][0]["command"]
     assert command[2] == escape_dollars(SUPERVISOR)
     command[2] = "(supervisor.sh)"
+    notes = pod["metadata"]["annotations"]
+    for name, text in read_tools().items():
+        assert notes[f"file.tessera.sh/tools.{name}"] == text
+        notes[f"file.tessera.sh/tools.{name}"] = f"({name})"
     return pod
 
 

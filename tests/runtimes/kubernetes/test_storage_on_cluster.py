@@ -12,6 +12,7 @@ from runtimes.contract.task import Checkpoint, Mount
 from runtimes.kubernetes.cluster.namespaces import ensure_namespace
 from runtimes.kubernetes.watch.reflectors import ClusterView
 from runtimes.storage.areas import AreaId, ensure_area
+from tests.runtimes.contract.numbers_suite import NumbersContract
 from tests.runtimes.kubernetes.world import KubernetesWorld, wait_slowly, world_with_files
 
 pytestmark = pytest.mark.kubernetes
@@ -52,6 +53,10 @@ def lay(world, place: AreaId, path: str, text: str) -> Path:
     for each in (file, *file.parents[: len(Path(path).parts) - 1]):
         os.chown(each, uid, gid)
     return file
+
+
+class TestNumbersOnCluster(NumbersContract):
+    """Through the volume, of which a task sees its own file alone."""
 
 
 def test_a_claim_that_waits_for_its_first_pod_is_bound_where_the_node_is_chosen_by_a_field(world):

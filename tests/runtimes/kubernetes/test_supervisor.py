@@ -75,6 +75,12 @@ def saver(then: str) -> str:
     return f"trap 'mkdir -p ckpt; echo 1 > ckpt/step; {then}' USR1; echo listens; while :; do sleep 0.1; done"
 
 
+def test_the_platforms_tools_come_after_the_images_and_the_tasks_own(box):
+    run = '[ "${PATH%:*}:/tessera/tools" = "$PATH" ] && [ "$PYTHONPATH" = "$WANTED" ]'
+    assert box.start(run, WANTED="/tessera/tools").wait() == 0
+    assert box.start(run, PYTHONPATH="/own", WANTED="/own:/tessera/tools").wait() == 0
+
+
 def test_the_exit_code_is_the_tasks_own(box):
     assert box.start("exit 3").wait() == 3
     assert not box.message.exists()

@@ -1,5 +1,6 @@
 """What a pod sees of the volume that has everybody's files: its own parts, whatever a person writes or lays there."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,11 +10,13 @@ from runtimes.contract.errors import Rejected, Unavailable
 from runtimes.contract.task import Mount
 from runtimes.kubernetes.pods.files_volume import prepare_files
 from runtimes.kubernetes.pods.manifest import build_pod, check_install_config
+from runtimes.kubernetes.runtime import KubernetesRuntime
 from runtimes.storage.areas import AreaId
-from tests.runtimes.kubernetes.specs import CARDS, CONFIG, SHARED, STORAGE, STORED, TASKS, WITH_FILES, task
+from tests.runtimes.kubernetes.specs import CARDS, CONFIG, SHARED, STORAGE, STORED, TASKS, UUID, WITH_FILES, task
 from tests.runtimes.kubernetes.test_manifest import HOSTILE
+from tests.runtimes.kubernetes.test_runtime import Pods
 
-OWN = {"files/home/20001", "files/team/20000"}
+OWN = {"files/home/20001", "files/team/20000", f"files/report/{UUID}.jsonl"}
 
 
 def parts(spec) -> list[dict]:
@@ -30,7 +33,7 @@ def home(source: str, target: str = "data", *, read_only: bool = False, number: 
     return Mount(AreaId("home", number), source, target, read_only)
 
 
-def test_every_pod_sees_its_persons_home_and_its_teams_folder_and_no_more():
+def test_every_pod_sees_its_persons_home_its_teams_folder_and_its_own_numbers_and_no_more():
     assert {mount["subPath"] for mount in parts(task())} == OWN
 
 
@@ -102,7 +105,9 @@ def test_the_places_are_there_before_the_pod_is(volume, monkeypatch):
     prepare_files(task(), volume)
     assert (volume.files / "home/20001").stat().st_mode & 0o7777 == 0o700
     assert (volume.files / "team/20000").stat().st_mode & 0o7777 == 0o2770
-    assert owners == {".new-20001": (20001, 20000), ".new-20000": (0, 20000)}
+    report = f"{UUID}.jsonl"
+    assert (volume.files / "report" / report).stat().st_mode & 0o777 == 0o600
+    assert owners == {".new-20001": (20001, 20000), ".new-20000": (0, 20000), report: (20001, 20000)}
 
 
 def test_code_that_is_gone_ends_the_job_and_a_volume_that_refuses_does_not(volume, monkeypatch):
@@ -112,3 +117,27 @@ def test_code_that_is_gone_ends_the_job_and_a_volume_that_refuses_does_not(volum
     (volume.root / "other").write_text("")
     with pytest.raises(Unavailable, match="could not be made"):
         prepare_files(task(), replace(volume, files=volume.root / "other"))
+
+
+def test_a_tasks_numbers_are_read_from_its_file_which_goes_when_it_is_forgotten(volume, monkeypatch):
+    monkeypatch.setattr("os.chown", lambda *_: None)
+    folders = {name: getattr(volume, name) for name in ("storage_class", "root", "files", "code")}
+    runtime = KubernetesRuntime(install=CONFIG.install, image=CONFIG.image, api=Pods(), storage=folders)
+    assert runtime.open_report(UUID) is None
+    prepare_files(task(), volume)
+    report = volume.files / f"report/{UUID}.jsonl"
+    report.write_text('{"loss": 1}\n')
+    prepare_files(task(), volume)  # a start that is repeated
+    fd = runtime.open_report(UUID)
+    assert os.read(fd, 100) == b'{"loss": 1}\n'
+    os.close(fd)
+    runtime.forget(UUID)
+    assert not report.exists() and runtime.open_report(UUID) is None
+
+
+def test_without_a_volume_nobody_reports_numbers():
+    runtime = KubernetesRuntime(install=CONFIG.install, image=CONFIG.image, api=Pods())
+    assert runtime.open_report(UUID) is None
+    for config, has_report in ((CONFIG, False), (STORED, True)):
+        (container,) = build_pod(task(), config, CARDS)["spec"]["containers"]
+        assert ("TESSERA_REPORT" in {each["name"] for each in container["env"]}) == has_report

@@ -15,6 +15,7 @@ trap : PIPE
 tell() { printf '%s\n' "$*" >&9 2>/dev/null; }
 while [ "$1" != -- ]; do export "$1" && shift; done
 shift
+export PATH="$PATH:/tessera/tools" PYTHONPATH="${PYTHONPATH:+$PYTHONPATH:}/tessera/tools" # as supervisor.sh
 cd -P /proc/1/cwd 2>/dev/null || cd /
 case $cwd in
   '' | /*) ;;

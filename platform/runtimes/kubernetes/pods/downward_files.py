@@ -1,4 +1,4 @@
-"""Small files for a task's container (accounts, gang hosts), from pod annotations by a downwardAPI volume."""
+"""Small files for a task's container (accounts, gang hosts, tools), from pod annotations by a downwardAPI volume."""
 
 import re
 from dataclasses import dataclass, field, replace
@@ -7,6 +7,7 @@ from runtimes.contract.errors import Rejected
 from runtimes.contract.task import TaskSpec
 from runtimes.environment import MOST_NAMED, build_gang_files
 from runtimes.kubernetes.pods import names
+from runtimes.report_file import TOOLS, read_tools
 
 ACCOUNT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,31}")
 FILE = re.compile(r"[a-z0-9]([a-z0-9._-]{0,52}[a-z0-9])?")
@@ -44,8 +45,9 @@ def build_pod_files(spec: TaskSpec) -> PodFiles:
         raise Rejected(f"Not the name of a role: {strange[0]!r}.")
     found = {"passwd": _passwd(spec), "group": _group(spec)}
     found |= {f"hosts.{name}": text for name, text in hosts.items()}
+    found |= {f"{TOOLS}.{name}": text for name, text in read_tools().items()}
     mounts = [_mount(f"/etc/{name}", name) for name in ("passwd", "group")]
-    mounts += [_mount(f"{names.TASK_ROOT}/hosts", "hosts")] if hosts else []
+    mounts += [_mount(f"{names.TASK_ROOT}/{folder}", folder) for folder in (("hosts",) if hosts else ()) + (TOOLS,)]
     files = {f"{names.ANNOTATION_FILE}{name}": text for name, text in found.items()}
     volume = {"name": VOLUME, "downwardAPI": {"items": [_item(name, text) for name, text in sorted(found.items())]}}
     if len(spec.peers) < 2:
@@ -67,7 +69,8 @@ def _group(spec: TaskSpec) -> str:
 def _item(name: str, text: str) -> dict:
     mode = PROGRAM_MODE if text.startswith("#!") else TEXT_MODE
     source = {"apiVersion": "v1", "fieldPath": f"metadata.annotations['{names.ANNOTATION_FILE}{name}']"}
-    return {"path": name.replace("hosts.", "hosts/", 1), "fieldRef": source, "mode": mode}
+    folder, _, rest = name.partition(".")
+    return {"path": f"{folder}/{rest}" if rest else name, "fieldRef": source, "mode": mode}
 
 
 def _mount(path: str, name: str) -> dict:

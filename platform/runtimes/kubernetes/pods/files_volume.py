@@ -14,6 +14,7 @@ from typing import Any
 from runtimes.contract.errors import Rejected, Unavailable
 from runtimes.contract.task import Mount, TaskSpec
 from runtimes.kubernetes.pods import names
+from runtimes.report_file import FILE, make_report_file
 from runtimes.storage.areas import AreaId, ensure_area, get_area_path
 
 VOLUME = "files"
@@ -33,6 +34,11 @@ class Storage:
     code: Path
     size: str = "1Ti"
     access: str = "ReadWriteMany"
+
+    @property
+    def reports(self) -> Path:
+        """Where the files lie in which tasks report numbers. Each task sees its own alone, as a file."""
+        return self.files / "report"
 
 
 def read_storage(settings: Mapping[str, Any] | None) -> Storage | None:
@@ -74,12 +80,18 @@ def check_files(spec: TaskSpec, storage: Storage | None) -> None:
 
 
 def prepare_files(spec: TaskSpec, storage: Storage) -> None:
-    """Make home and team folder, and let the task read its code. Raises Rejected if the code is gone, Unavailable."""
+    """Make home, team folder and the file for its numbers, and let the task read its code.
+
+    Raises Rejected if the code is gone, Unavailable.
+    """
     try:
         for area in (AreaId("home", spec.uid), AreaId("team", spec.gid)):
             ensure_area(storage.files, area, uid=spec.uid, gid=spec.gid)
+        storage.reports.mkdir(mode=0o711, exist_ok=True)
+        make_report_file(report := storage.reports / name_report(spec.uuid))
+        os.chown(report, spec.uid, spec.gid)
     except OSError as error:
-        raise Unavailable(f"The folders of {spec.user} and {spec.team} could not be made: {error}") from error
+        raise Unavailable(f"The folders and files of {spec.user} and {spec.team} could not be made: {error}") from error
     try:
         if spec.code_path:
             os.chmod(spec.code_path, 0o444)
@@ -87,6 +99,11 @@ def prepare_files(spec: TaskSpec, storage: Storage) -> None:
         raise Rejected("The code of this job is not there any more: submit it again.") from None
     except OSError as error:
         raise Unavailable(f"The code could not be opened to its job: {error}") from error
+
+
+def name_report(uuid: str) -> str:
+    """Return the name of a task's file of numbers. As a mount of its own it cannot be exchanged for a link."""
+    return f"{uuid}.jsonl"
 
 
 def build_volumes(install: str, storage: Storage | None) -> list[dict]:
@@ -99,6 +116,8 @@ def build_mounts(spec: TaskSpec, storage: Storage | None) -> list[dict]:
         return []
     areas = {"home": AreaId("home", spec.uid), "team": AreaId("team", spec.gid)}
     found = [_mount(storage, get_area_path(storage.files, areas[kind]), f"{names.TASK_ROOT}/{kind}") for kind in areas]
+    report = storage.reports / name_report(spec.uuid)
+    found.append(_mount(storage, report, os.path.join(names.TASK_ROOT, FILE)))
     for kind in sorted({mount.place.kind for mount in spec.mounts if mount.place and mount.read_only}):
         path = get_area_path(storage.files, areas[kind])
         found.append(_mount(storage, path, _read_only(kind), read_only=True))

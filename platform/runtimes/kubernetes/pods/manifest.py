@@ -20,6 +20,7 @@ from runtimes.kubernetes.cluster.network_policy import build_egress_rule
 from runtimes.kubernetes.pods import card_modes, files_volume, names, secret_volume
 from runtimes.kubernetes.pods.downward_files import PodFiles, build_pod_files, list_peer_names, name_peers
 from runtimes.kubernetes.pods.files_volume import Storage
+from runtimes.report_file import REPORT
 
 SUPERVISOR = Path(__file__).with_name("supervisor.sh").read_text()
 HOME = "~/"
@@ -230,6 +231,8 @@ def _environment(spec: TaskSpec, config: InstallConfig, cards: Mapping[str, GpuV
     hints, fixed = card_modes.build_card_environment(spec, cards)
     team = {"TESSERA_TEAM_FOLDER": os.path.join(names.TASK_ROOT, "team")} if config.storage else {}
     env = build_task_environment(spec, names.TASK_ROOT, hints, fixed | team | secret_volume.build_environment(spec))
+    if not config.storage:  # nobody could read what is written there
+        del env[REPORT]
     return {name: value for name, value in env.items() if ENV_NAME.fullmatch(name)}
 
 

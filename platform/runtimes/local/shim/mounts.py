@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from runtimes.local import isolation
+from runtimes.report_file import FILE, TOOLS, make_report_file
 from runtimes.storage.open_beneath import open_beneath
 
 FOLDER = os.O_PATH | os.O_DIRECTORY
@@ -33,16 +34,19 @@ def prepare_mounts(plan: dict) -> None:
 
 
 def make_scratch(plan: dict) -> None:
-    """Create scratch folders and `build_gang_files`, before the job could plant links."""
+    """Create scratch folders, `build_gang_files` and what numbers are reported by, before the job could plant links."""
     scratch, uid, gid = plan["scratch"], plan["uid"], plan["gid"]
-    made = [scratch, *(os.path.join(scratch, name) for name in ("home", "work", "tmp", "hosts"))]
+    made = [scratch, *(os.path.join(scratch, name) for name in ("home", "work", "tmp", "hosts", TOOLS))]
     for path in made:
         os.makedirs(path, mode=0o700, exist_ok=True)
-    for name, text in plan["hosts"].items():
-        made.append(path := os.path.join(scratch, "hosts", name))
+    texts = [("hosts", *file) for file in plan["hosts"].items()] + [(TOOLS, *file) for file in plan["tools"].items()]
+    for folder, name, text in texts:
+        made.append(path := os.path.join(scratch, folder, name))
         with open(path, "w") as file:
             file.write(text)
         os.chmod(path, 0o700 if text.startswith("#!") else 0o600)
+    made.append(report := os.path.join(scratch, FILE))
+    make_report_file(report)
     os.chmod(os.path.join(scratch, "tmp"), 0o1777)  # noqa: S103 - as programs expect it of /tmp; scratch is closed
     for path in made if uid is not None else ():
         os.chown(path, uid, gid)
