@@ -3,6 +3,7 @@
 The reader, the JSON Schema, the body of `POST /jobs` and the table in docs/reference/job-file.md come from this.
 """
 
+from jobs.jobfile.array_values import Array
 from jobs.jobfile.shapes import Choice, Field, Flag, Keys, Whole
 from jobs.jobfile.spec import NOTIFY_WHEN, Checkpoint, IdleWish, NotifyWish
 from jobs.jobfile.values import (
@@ -272,6 +273,13 @@ JOB = Keys(
             "Unlike tasks, by name, instead of run and what each task asks for.",
             "none",
         ),
-        *_later("place", "main", "array"),
+        Field(
+            "array",
+            Array(),
+            "Many alike jobs: how many, or the product of values by name; at_once: the most that are open together.",
+            "one job",
+            examples=(100, {"lr": ["1e-4", "3e-4"], "seed": "1..5", "at_once": 3}),
+        ),
+        *_later("place", "main"),
     )
 )

@@ -30,6 +30,7 @@ KEY_ORDER = (
     "checkpoint",
     "idle",
     "notify",
+    "array",
 )
 
 # Text that needs no quotes.
