@@ -27,6 +27,7 @@ from common.resources import duration_text, memory_text
 from common.steady_clock import steady_now
 from events.record_and_publish import hint, record
 from images.catalogue import pin_image, resolve_alias
+from jobs.arrays.models import JobArray
 from jobs.dependencies.conditions import resolve_after
 from jobs.idempotency import find_answer, keep_answer
 from jobs.jobfile.spec import JobSpec, RoleSpec, roles_of, to_json
@@ -44,10 +45,14 @@ LATEST_START = timedelta(days=366)
 
 @dataclass(frozen=True)
 class Origin:
-    """What a job was made of. template: as Job.template keeps it. parent: the job that it is a copy of."""
+    """What a job was made of. template: as Job.template keeps it. parent: the job that it is a copy of. array, index:
+    of which array it is which element.
+    """
 
     template: dict | None = None
     parent: Job | None = None
+    array: JobArray | None = None
+    index: int | None = None
 
 
 @dataclass(frozen=True)
@@ -115,7 +120,7 @@ def submit_job(
     check_disk()
     draft = choose_pool(user=user, spec=spec, check=check, containers=containers)
     if kind != JobKind.INTERACTIVE:  # ask no registry while a notebook's row is locked
-        draft = _with_digest(draft)
+        draft = pin_digest(draft)
     try:
         with transaction.atomic():
             admit_priority(actor=user, asked=draft.asked)
@@ -162,6 +167,8 @@ class PoolChooser:
 
     def choose(self, spec: JobSpec, job: Job | None = None) -> Draft:
         """Return the draft in the pool that it prefers. job: what is changed to it."""
+        if spec.array is not None:
+            raise InvalidInput([FieldError("/array", "array_not_here")])
         team = pick_team(self._teams, spec.team)
         self._require(team)
         _check_start(spec)
@@ -231,7 +238,7 @@ def _find_kept(job: Job | None, pool: Pool) -> bool | None:
     return job.is_preemptible_in(pool.pk)
 
 
-def _with_digest(draft: Draft) -> Draft:
+def pin_digest(draft: Draft) -> Draft:
     """Pin the image, so that every attempt runs the same bytes."""
     if not draft.spec.image:
         return draft
@@ -297,6 +304,8 @@ def _store(draft: Draft, kind: str, origin: Origin) -> Job:
         retries_left=spec.retry_times,
         template=origin.template,
         parent=origin.parent,
+        array=origin.array,
+        array_index=origin.index,
         **build_scheduling_columns(draft, kind),
     )
     who = draft.user.as_actor

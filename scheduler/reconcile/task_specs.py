@@ -10,6 +10,7 @@ from uuid import UUID
 from django.conf import settings
 
 from cluster.models import Gpu
+from jobs.arrays.models import show_array_id
 from jobs.code.archive import code_file
 from jobs.jobfile.spec import DEFAULT_GRACE_S, JobSpec, from_json, role_of
 from jobs.jobfile.values import split_source
@@ -83,7 +84,7 @@ def _build(task: Task, context: SpecContext) -> TaskSpec:
         role=task.role,
         peers=build_peers(context.gangs[task.job_id]),
         ports=(task.ports["master"],) if "master" in task.ports else (),
-        platform_env={UPSTREAM_TOKEN: derive_task_secret(task.uuid), **_tools_env(job, spec)},
+        platform_env={UPSTREAM_TOKEN: derive_task_secret(task.uuid), **_tools_env(job, spec), **_array_env(job)},
         port_map=build_port_map(task),
         mounts=build_mounts(job, spec),
         checkpoint=build_checkpoint(job, spec),
@@ -172,6 +173,12 @@ def build_mounts(job: Job, spec: JobSpec) -> tuple[Mount, ...]:
 
 def _tools_env(job: Job, spec: JobSpec) -> dict[str, str]:
     return {TOOLS: str(environment_path(settings.TESSERA_DATA))} if _wants_tools(job, spec) else {}
+
+
+def _array_env(job: Job) -> dict[str, str]:
+    if job.array_id is None:
+        return {}
+    return {"TESSERA_ARRAY_ID": show_array_id(job.array_id), "TESSERA_ARRAY_INDEX": str(job.array_index)}
 
 
 def _wants_tools(job: Job, spec: JobSpec) -> bool:
