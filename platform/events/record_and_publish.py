@@ -88,7 +88,9 @@ def record_all(lines: Sequence[EventLine], verb: str, *, actor: Actor, new: bool
         last[line.row.pk] += 1
         events.append(_build_event(line, last[line.row.pk], verb, actor))
     Event.objects.bulk_create(events)
-    _call_listeners([event for event, line in zip(events, lines, strict=True) if getattr(line.row, "is_told_alone", True)])
+    _call_listeners(
+        [event for event, line in zip(events, lines, strict=True) if getattr(line.row, "is_told_alone", True)]
+    )
     for line in lines:
         publish_row(line.row)
     return events

@@ -218,9 +218,9 @@ def test_strangers_do_not_find_it_and_colleagues_do_not_stop_it(cast):
 @pytest.mark.parametrize("state", JobState)
 def test_the_database_knows_the_state_of_arrays(cast, state):
     rows = [
-        dict(), dict(running=1), dict(ended_at="2027-01-01T00:00Z", succeeded=2), dict(ended_at="2027-01-01T00:00Z"),
-        dict(ended_at="2027-01-01T00:00Z", succeeded=1, failed=1),
-        dict(ended_at="2027-01-01T00:00Z", halted_at="2027-01-01T00:00Z"),
+        {}, {"running": 1}, {"ended_at": "2027-01-01T00:00Z", "succeeded": 2}, {"ended_at": "2027-01-01T00:00Z"},
+        {"ended_at": "2027-01-01T00:00Z", "succeeded": 1, "failed": 1},
+        {"ended_at": "2027-01-01T00:00Z", "halted_at": "2027-01-01T00:00Z"},
     ]  # fmt: skip
     for row in rows:
         JobArray.objects.create(name="a", team=cast.nlp, user=cast.ada, spec={}, total=2, **row)

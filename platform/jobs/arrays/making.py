@@ -161,7 +161,9 @@ def _end(array: JobArray, counts: ElementCounts) -> None:
     kinds = {JobState.SUCCEEDED: ("job_succeeded", "success"), JobState.FAILED: ("job_failed", "failure")}
     if array.state in kinds:
         kind, word = kinds[JobState(array.state)]
-        notify_all(kind, [replace(one, params={**one.params, **_tell(array)}) for one in list_recipients([array], word)])
+        notify_all(
+            kind, [replace(one, params={**one.params, **_tell(array)}) for one in list_recipients([array], word)]
+        )
 
 
 def _tell(array: JobArray) -> Mapping[str, Any]:

@@ -144,7 +144,7 @@ def _read_values(value: Any, pointer: str) -> Values:
 
 
 def _read_scalar(value: Any, pointer: str) -> str:
-    """Read a value as a variable has it. YAML keeps numbers as they are written; JSON knows but one way to write them."""
+    """Read a value as a variable has it. YAML keeps numbers as they are written; JSON has one way to write them."""
     if value is None:
         fail(pointer, "required")
     if isinstance(value, bool):

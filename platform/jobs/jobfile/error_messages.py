@@ -17,7 +17,9 @@ FIELD_MESSAGES = {
         "“%(got)s” is not an array. Write how many elements there are, such as 100, or values by name, such as "
         "{lr: [1e-4, 3e-4], seed: 1..5}."
     ),
-    "bad_array_values": _("“%(got)s” are not values of an array. Write a list, such as [1e-4, 3e-4], or a range: 1..5."),
+    "bad_array_values": _(
+        "“%(got)s” are not values of an array. Write a list, such as [1e-4, 3e-4], or a range: 1..5."
+    ),
     "bad_code": _("“%(got)s” is not valid code. Use a dot for this directory, or the digest of an uploaded archive."),
     "bad_data": _(
         "“%(got)s” is not a valid source of files. Write home:path or team:path, with :ro at the end for "

@@ -5,6 +5,8 @@ Keys that the form cannot show are kept.
 
 from collections.abc import Mapping
 
+from jobs.jobfile.array_values import AT_ONCE
+
 ASKS = ("0", "4GB", "1/4", "1/2", "1", "2")
 """The sizes that the form offers where they are possible; any other is typed."""
 BLANK = "run: python train.py\n"
@@ -32,7 +34,7 @@ NUMBERS = ("nodes", "retry")
 FLAGS = ("hold",)
 CHOICES = ("preemptible",)
 """Yes, no, or neither: the pool says then."""
-FIELDS = (*TEXTS, *NUMBERS, *FLAGS, *CHOICES, "env")
+FIELDS = (*TEXTS, *NUMBERS, *FLAGS, *CHOICES, "env", "array")
 
 USUAL = {"nodes": "1", "priority": "normal", "gpu": "0"}
 """What a field shows where the file says nothing; typing it leaves the key out."""
@@ -49,6 +51,7 @@ def values_of(data: Mapping) -> dict[str, str]:
     values |= {name: "on" if data.get(name) is True else "" for name in FLAGS}
     values |= {name: _choice_text(data.get(name)) for name in CHOICES}
     values["env"] = _env_lines(data.get("env"))
+    values["array"] = _array_lines(data.get("array"))
     values["after"] = _list_names(data.get("after"), usual="success")
     values["secrets"] = _list_names(data.get("secrets"), usual="variable")
     return values
@@ -80,6 +83,8 @@ def _put(data: dict, name: str, value: str) -> None:
     if name == "env":
         lines = [line for line in value.split("\n") if line.strip()]
         entry: object = {key.strip(): text for key, _, text in (line.partition("=") for line in lines)}
+    elif name == "array":
+        entry = _read_array(value)
     elif name in FLAGS:
         entry = value == "on"
     elif name in CHOICES:
@@ -94,6 +99,29 @@ def _put(data: dict, name: str, value: str) -> None:
         data.pop(name, None)
     else:
         data[name] = entry
+
+
+def _array_lines(said: object) -> str:
+    """Return an array as the form's field has it: "100", or a variable in each line with its values after a colon."""
+    if not isinstance(said, dict):
+        return _text(said)
+    shown = {
+        name: ", ".join(map(_text, item)) if isinstance(item, list) else _text(item) for name, item in said.items()
+    }
+    return "\n".join(f"{name}: {text}" for name, text in shown.items())
+
+
+def _read_array(text: str) -> object:
+    if ":" not in text:
+        return _number(text)
+    pairs = (line.partition(":") for line in text.split("\n") if line.strip())
+    return {name.strip(): _read_array_values(name.strip(), item.strip()) for name, _, item in pairs}
+
+
+def _read_array_values(name: str, text: str) -> object:
+    if name == AT_ONCE or ".." in text:
+        return _number(text)
+    return [item.strip() for item in text.strip("[]").split(",")]
 
 
 def _choice_text(value: object) -> str:

@@ -37,7 +37,9 @@ NOT_REFUSED = {
     **dict.fromkeys(("anchor", "merge_key", "utf16"), ONLY_TEXT),
     **dict.fromkeys(("nan", "surrogate"), NO_JSON),
     **dict.fromkeys(("array_large", "gpu_more_than_a_card", "gpu_too_fine", "idle_too_soon", "roles_tasks"), SUM),
-    **dict.fromkeys(("array_env", "array_held", "data_twice", "max_time_below_time", "role_both", "role_twice"), COMPARED),
+    **dict.fromkeys(
+        ("array_env", "array_held", "data_twice", "max_time_below_time", "role_both", "role_twice"), COMPARED
+    ),
 }
 
 
