@@ -77,8 +77,8 @@ def test_a_plan_tells_of_the_whole_array(ada):
     told = ada.post("jobs:plan", FILE).json()
     assert told["array"] == {
         "total": 6, "at_once": 2, "lasts_s": 1800,
-        "text": "An array of 6 elements, 2 of them open at once; this is told of the first. The last one ends 30m after "
-        "the first starts at the soonest, if each takes 10m.",
+        "text": "An array of 6 elements, 2 of them open at once; this is told of the first. The last one ends 30m "
+        "after the first starts at the soonest, if each takes 10m.",
     }  # fmt: skip
     without = ada.post("jobs:plan", {**FILE, "array": 6}).json()["array"]
     assert without["lasts_s"] is None and "ends" not in without["text"]
