@@ -6,10 +6,8 @@ an array of which an element is to be made still.
 
 import logging
 import time
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 
 from django.db import DatabaseError, transaction
 from django.db.models import Count
@@ -166,5 +164,5 @@ def _end(array: JobArray, counts: ElementCounts) -> None:
         )
 
 
-def _tell(array: JobArray) -> Mapping[str, Any]:
+def _tell(array: JobArray) -> dict[str, int]:
     return {"succeeded": array.succeeded, "failed": array.failed, "cancelled": array.cancelled, "total": array.total}

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django.db import models
 from django.db.models import F, Q
@@ -167,7 +167,11 @@ def has_array_state(states: Iterable[str], prefix: str = "") -> Q:
 
 def _with_prefix(q: Q, prefix: str) -> Q:
     made = Q(_connector=q.connector, _negated=q.negated)
-    made.children = [
-        _with_prefix(one, prefix) if isinstance(one, Q) else (f"{prefix}{one[0]}", one[1]) for one in q.children
-    ]
+    for child in q.children:
+        made.children.append(_with_prefix(child, prefix) if isinstance(child, Q) else _name_with_prefix(child, prefix))
     return made
+
+
+def _name_with_prefix(condition: Any, prefix: str) -> tuple[str, Any]:
+    name, value = condition
+    return f"{prefix}{name}", value

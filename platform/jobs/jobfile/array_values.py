@@ -1,7 +1,7 @@
 """The value of `array` in a job file: how many elements there are, and which values each of them has."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -28,7 +28,7 @@ class ArrayWish:
     """
 
     count: int
-    values: Mapping[str, Values] = field(default_factory=dict)
+    values: dict[str, Values] = field(default_factory=dict)
     at_once: int | None = None
 
     def values_at(self, index: int) -> dict[str, str]:
