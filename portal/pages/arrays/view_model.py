@@ -1,6 +1,5 @@
 """View models of an array of jobs, in a row of a list and on its page with its elements."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -61,9 +60,9 @@ class ArrayView:
     def counts(self) -> str:
         """Say how many elements are in which state, but for those that are done."""
         told = {
+            "failed": _("%(n)s failed"),
             "running": _("%(n)s running"),
             "waiting": _("%(n)s waiting"),
-            "failed": _("%(n)s failed"),
             "cancelled": _("%(n)s cancelled"),
         }
         named = [words % {"n": n} for name, words in told.items() if (n := getattr(self.row, name))]
@@ -107,8 +106,10 @@ class ArrayView:
 
 @dataclass(frozen=True)
 class ElementRow:
+    """values: of its variables, as "lr=1e-4 seed=3"."""
+
     view: JobView
-    values: Mapping[str, str]
+    values: str
 
     @property
     def index(self) -> int | None:
@@ -148,12 +149,8 @@ class ArrayPage:
     def rows(self) -> list[ElementRow]:
         wish = self.view.spec.array
         views = view_jobs(self.page.object_list, self.user)
-        return [ElementRow(view, wish.values_at(view.job.array_index) if wish else {}) for view in views]
-
-    @property
-    def names(self) -> list[str]:
-        """The variables whose values differ."""
-        return list(self.view.spec.array.values) if self.view.spec.array else []
+        values = [wish.values_at(view.job.array_index or 0) if wish else {} for view in views]
+        return [ElementRow(view, " ".join(map("=".join, one.items()))) for view, one in zip(views, values, strict=True)]
 
     @property
     def filters(self) -> list[StateFilter]:

@@ -17,9 +17,9 @@ from jobs.models import Job, JobQuerySet, Task
 from jobs.states import JOB_FINAL, JobState
 from monitoring.samples.newest import TaskUse, load_task_uses
 from notebooks.models import Notebook
+from portal.pages.arrays.view_model import ArrayView
 from portal.pages.cluster.scheduler_pulse import scheduler_late
 from portal.pages.home.needs import Need, describe_needs, list_needs
-from portal.pages.arrays.view_model import ArrayView
 from portal.pages.jobs.activity import Activity
 from portal.pages.jobs.view_model import JobRights, JobView, view_jobs
 from portal.pages.notebooks.view_model import NotebookView, view_notebooks

@@ -81,7 +81,7 @@ def test_its_page_shows_elements_with_their_values(ada, cast):
     end(Job.objects.get(), TaskState.FAILED, "exit_nonzero", 1)
     make_more()
     page = text(ada.get(f"/a/{array.public_id}/"))
-    assert page.count('<tr id="element-') == 50 and "3e-4" in page and "at_once" not in page
+    assert page.count('<tr id="element-') == 50 and "lr=3e-4 seed=1" in page
     assert "Retry failed (1)" in page and "1/80" in page
     failed = text(ada.get(f"/a/{array.public_id}/?state=failed"))
     assert failed.count('<tr id="element-') == 1
