@@ -147,6 +147,15 @@ def test_the_field_of_the_form_says_what_the_file_says(said, shown):
     assert data_of({"array": ""}, {"run": "x", "array": said}) == {"run": "x"}
 
 
+def test_the_palette_finds_the_array_and_not_its_elements(ada, cast):
+    array = make.array(cast.ada, 3)
+    make_more()
+    for typed in ("sweep", array.public_id):
+        page = text(ada.get("/search", {"q": typed}, headers={"HX-Request": "true"}))
+        assert f"/a/{array.public_id}/" in page and "/j/" not in page
+    assert "/j/" in text(ada.get("/search", {"q": "sweep.1"}, headers={"HX-Request": "true"}))
+
+
 def test_an_end_is_told_in_words(ada, cast):
     array = make.array(cast.ada, 1)
     end(Job.objects.get(), TaskState.FAILED, "exit_nonzero", 1)
