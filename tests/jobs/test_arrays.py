@@ -163,6 +163,16 @@ def test_the_rest_of_a_stopped_array_is_run_when_asked(cast):
     assert (array.state, array.counts) == (JobState.SUCCEEDED, (0, 0, 4, 0, 0))
 
 
+def test_what_is_retried_after_a_stop_can_be_stopped_again(cast):
+    array = made(make.array(cast.ada, {"n": "1..4", "at_once": 1}))
+    fail(elements(array)[0])
+    array = made(stop_array(actor=cast.ada, array=made(array)))
+    array = made(retry_array(actor=cast.ada, array=array))
+    assert (array.state, array.counts) == (JobState.QUEUED, (1, 0, 0, 0, 1))
+    array = made(stop_array(actor=cast.ada, array=array))
+    assert (array.state, array.made) == (JobState.CANCELLED, 2)
+
+
 def test_one_element_that_is_retried_by_itself_opens_the_array(cast):
     array = made(make.array(cast.ada, 1))
     fail(elements(array)[0])

@@ -70,7 +70,7 @@ def stop_array(*, actor: User, array: JobArray) -> JobArray:
     """Request a stop of all open elements, and make no more. Does nothing to an array that has ended."""
     require(actor, "job.stop", array.team, array.user_id)
     array = lock_array(array.pk)
-    if array.has_ended or array.stop_requested_at is not None:
+    if array.has_ended:
         return array
     array.stop_requested_at, array.stop_requested_by = database_now(), actor.username
     array.retry_asked_at = array.try_at = array.why = None

@@ -83,7 +83,7 @@ class ArrayView:
 
     @property
     def may_stop(self) -> bool:
-        going = not self.row.has_ended and self.row.stop_requested_at is None
+        going = not self.row.has_ended and self.row.state != JobState.STOPPING
         return going and self.rights.may("job.stop", self.row)
 
     @property
