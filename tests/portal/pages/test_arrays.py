@@ -32,7 +32,8 @@ def text(answer) -> str:
 
 
 def make_more() -> None:
-    make_due_elements(lambda draft: None, True)
+    while make_due_elements(lambda draft: None, True):
+        pass  # one call ends after a while
 
 
 def end(job: Job, state: str = TaskState.SUCCEEDED, reason: str = "completed", code: int = 0) -> None:
