@@ -109,10 +109,6 @@ class JobQuerySet(models.QuerySet["Job"]):
         """Filter by kind; "" means all but notebook starts."""
         return self.filter(kind=kind) if kind else self.exclude(kind=JobKind.INTERACTIVE)
 
-    def listed(self) -> "JobQuerySet":
-        """Leave out all elements of arrays but the first ones, which stand for their arrays."""
-        return self.filter(LISTED)
-
     def with_names(self) -> "JobQuerySet":
         return self.select_related("team", "user", "pool")
 
