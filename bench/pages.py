@@ -34,6 +34,7 @@ from bench._world import Size, build_world  # noqa: E402
 from cluster.models import Gpu, Maintenance, Node, Window  # noqa: E402
 from images.models import Image, Login  # noqa: E402
 from job_templates.models import JobTemplate  # noqa: E402
+from jobs.arrays.models import JobArray  # noqa: E402
 from jobs.models import Job  # noqa: E402
 from jobs.states import JOB_FINAL, JobState  # noqa: E402
 from notebooks.models import Notebook  # noqa: E402
@@ -182,6 +183,7 @@ def list_parts(person: User) -> dict[str, object]:
         "job_id": job.public_id,
         "task_uuid": job.newest_tasks[0].uuid,
         "notebook_id": Notebook.objects.filter(user=person, job__isnull=False).get().public_id,
+        "array_id": JobArray.objects.filter(user=person)[0].public_id,
         "schedule_id": Schedule.objects.get(user=person).public_id,
         "template_id": JobTemplate.objects.filter(user=person)[0].public_id,
         "webhook_id": Webhook.objects.get(user_id=person.pk).pk,

@@ -12,6 +12,7 @@ from bench.stack import ROOT
 FILES = (
     "tests/agent/slice/test_files.py",
     "tests/e2e/test_clock_jumps.py",
+    "tests/jobs/test_many_elements.py",
     "tests/loop/test_loop.py",
     "tests/loop/test_resizing.py",
     "tests/loop/test_same_on_postgres.py",

@@ -10,8 +10,16 @@ from typing import Annotated, Any
 import typer
 
 from cli.failures import INTERRUPTED, JOB_FAILED, OK, WAITS, Failure, Unreachable
-from cli.http.transport import Client, job_path
-from cli.output.cells import ENDED, NONE, describe_end, describe_wait, format_duration
+from cli.http.transport import Client, is_array_id, job_path
+from cli.output.cells import (
+    ENDED,
+    NONE,
+    count_ended,
+    describe_end,
+    describe_wait,
+    format_duration,
+    format_elements,
+)
 from cli.output.safe_text import LogText
 from cli.session import Session
 
@@ -125,6 +133,9 @@ def find_task(job: Job, rank: int, role: str = "") -> dict[str, Any] | None:
 def report_outcome(session: Session, job: Job) -> int:
     if job["state"] == "succeeded":
         return OK
+    if is_array_id(job["id"]):
+        session.print_note(f"{job['id']} {job['state']}: {format_elements(job)}.")
+        return JOB_FAILED
     why = describe_end(job)
     session.print_note(f"{job['id']} {job['state']}: {why}" if why != NONE else f"{job['id']} {job['state']}.")
     if job["hint"]:
@@ -173,6 +184,8 @@ def _ends_attempt(attempt: int) -> Callable[[Job], bool]:
 
 
 def _progress(job: Job) -> str:
+    if is_array_id(job["id"]):
+        return f"{job['id']}: {count_ended(job)} of {job['total']} have ended."
     if job["state"] == "queued":
         return f"{job['id']} waits: {describe_wait(job)}"
     return f"{job['id']} is {job['state']}."

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from cli.failures import NOT_FOUND, USAGE, Failure, Refused
-from cli.http.transport import Client, full_id
+from cli.http.transport import Client, full_id, is_array_id
 from cli.output.cells import ENDED, OPEN
 
 MOST = 500
@@ -16,6 +16,7 @@ MOST = 500
 WAITING, RUNNING = ("queued",), ("running",)
 
 _JOB_ID = re.compile(r"(job-)?[0-9]+", re.ASCII | re.IGNORECASE)
+_ELEMENT_ID = re.compile(r"(?P<array>arr-[1-9][0-9]*)\.(?P<index>[0-9]{1,5})", re.ASCII | re.IGNORECASE)
 _NOTEBOOK_ID = re.compile(r"nb-[0-9]+", re.ASCII | re.IGNORECASE)
 _SCHEDULE_ID = re.compile(r"sch-[1-9][0-9]*", re.ASCII)
 _GATEWAY_ID = re.compile(r"(job|nb)-[0-9]+(\..*)?", re.ASCII | re.IGNORECASE)
@@ -42,10 +43,14 @@ class JobTask:
 def find_job_id(client: Client, text: str, states: tuple[str, ...] = ()) -> str:
     """Return the id that is meant. states: which jobs the command can mean by a name. Raises Failure.
 
-    An id is not looked up: the platform tells whether there is such a job.
+    An id is not looked up: the platform tells whether there is such a job. arr-9.17 is element 17 of an array.
     """
     if is_job_id(text):
         return full_id(text)
+    if element := _ELEMENT_ID.fullmatch(text):
+        return _find_element_id(client, element["array"].lower(), int(element["index"]))
+    if is_array_id(text):
+        raise Failure(USAGE, f"{text} is an array of jobs. Name one of them, such as {text.strip()}.0")
     named = find_own_jobs(client, text, states)
     if not named:
         raise Failure(NOT_FOUND, _describe_missing(client, text, states))
@@ -63,6 +68,8 @@ def find_job_task(client: Client, text: str) -> JobTask:
         return JobTask(full_id(named["job"]), named["role"], int(named["rank"]))
     if not (named := _TASK_BY_NAME.fullmatch(text)):
         return JobTask(find_job_id(client, text))
+    if _ELEMENT_ID.fullmatch(named["job"]):
+        return JobTask(find_job_id(client, named["job"]), named["role"], int(named["rank"]))
     meant = find_own_tasks(client, text)
     if not meant:
         near = [f"{named['job']}.{name}" for job in find_own_jobs(client, named["job"]) for name in _task_names(job)]
@@ -73,9 +80,13 @@ def find_job_task(client: Client, text: str) -> JobTask:
 
 
 def find_anything(client: Client, text: str) -> tuple[str, str]:
-    """Return what is meant, as (kind, id or name): of a "job", "notebook" or "node". Raises Failure."""
+    """Return what is meant, as (kind, id or name): of a "job", "array", "notebook" or "node". Raises Failure."""
     if is_job_id(text):
         return "job", full_id(text)
+    if is_array_id(text):
+        return "array", full_id(text)
+    if _ELEMENT_ID.fullmatch(text):
+        return "job", find_job_id(client, text)
     if _NOTEBOOK_ID.fullmatch(text):
         return "notebook", text.lower()
     notebooks = client.get_all("/notebooks")["results"]
@@ -99,6 +110,8 @@ def find_entered_job_id(client: Client, text: str) -> str:
     kind, found = find_anything(client, text)
     if kind == "node":
         raise Failure(USAGE, f"{text} is a machine. Name a job or notebook of yours.")
+    if kind == "array":
+        return find_job_id(client, text)
     if kind == "job":
         return found
     one = client.get(f"/notebooks/{quote(found, safe='')}")
@@ -213,6 +226,13 @@ def suggest(text: str, names: Iterable[str]) -> str:
     """Return a sentence with names like this one, or ""."""
     near = get_close_matches(text, sorted(set(names)), n=3)
     return f" Did you mean {' or '.join(near)}?" if near else ""
+
+
+def _find_element_id(client: Client, array: str, index: int) -> str:
+    found = client.get("/jobs", array=array, index=index, fields="id")["results"]
+    if not found:
+        raise Failure(NOT_FOUND, f"There is no element {index} of {array} yet. See what there is: tessera show {array}")
+    return found[0]["id"]
 
 
 def _describe_missing(client: Client, text: str, states: tuple[str, ...]) -> str:

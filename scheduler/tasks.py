@@ -16,6 +16,7 @@ from cluster.models import Node
 from common.errors import StaleState
 from common.steady_clock import steady_now, steady_time
 from events.record_and_publish import clear_hint
+from jobs.arrays.making import make_due_elements
 from jobs.dependencies.settling import settle_dependencies
 from jobs.models import IdempotencyKey
 from jobs.time_limits import give_up_waits
@@ -203,6 +204,16 @@ def fire_schedules() -> None:
         fire_due(check_possible, get_runtime().capabilities.containers)
     except (Unavailable, DatabaseError) as failed:  # the next beat goes on
         log.warning("schedules wait: %s", failed)
+
+
+@shared_task
+def make_elements() -> None:
+    """Make the elements of arrays for which there is room."""
+    clear_hint("make_elements")
+    try:
+        make_due_elements(check_possible, get_runtime().capabilities.containers)
+    except (Unavailable, DatabaseError) as failed:  # the next beat goes on
+        log.warning("arrays wait: %s", failed)
 
 
 @shared_task

@@ -134,6 +134,7 @@ class World:
         self.root = make.admin()
         webhook, schedule = make.webhook(cast.ada), make.schedule(cast.ada)
         template = make.template(cast.ada, cast.nlp)
+        array = make.array(cast.ada, {"lr": ["1e-4", "3e-4"], "at_once": 1})
         running = make.job(cast.ada, gpu="1/4", pool="dev", time="1h")
         make.start(running)
         share_job(actor=cast.ada, job=running, person="bob")
@@ -170,6 +171,7 @@ class World:
             "secret_id": [set_secret(actor=cast.ada, name="HUB_TOKEN", value="hub-1234567890").pk],
             "template_id": [template.public_id],
             "webhook_id": [webhook.pk],
+            "array_id": [array.public_id],
             "schedule_id": [schedule.public_id],
             "delivery_id": list(webhook.deliveries.values_list("pk", flat=True)),
             "token_id": [other_token.get().pk],

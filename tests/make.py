@@ -31,6 +31,8 @@ from images.logins import save_login
 from images.models import Image, Login
 from job_templates.models import JobTemplate
 from job_templates.services import create_template
+from jobs.arrays.models import JobArray
+from jobs.arrays.services import submit_array
 from jobs.jobfile.parse import parse_spec
 from jobs.lifecycle import TaskMove, move_tasks
 from jobs.models import Job, Task
@@ -215,6 +217,12 @@ def job(person: User, *, check=lambda draft: None, **spec) -> Job:
     usual = {} if "roles" in spec else {"run": "true"}
     spec = {**usual, "name": f"job {next(_numbers)}", **spec}
     return submit_job(user=person, spec=parse_spec(spec), check=check, containers=True)
+
+
+def array(person: User, array: object = 3, **spec) -> JobArray:
+    """An array in pool dev, with its first element."""
+    file = {"run": "true", "name": "sweep", "team": "nlp", "pool": "dev", **spec, "array": array}
+    return submit_array(user=person, spec=parse_spec(file), check=lambda draft: None, containers=True)
 
 
 def start(job: Job, *cards: Gpu, node: Node | None = None, state: str = TaskState.RUNNING) -> list[Task]:

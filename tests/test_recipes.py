@@ -104,6 +104,7 @@ def test_the_variables_that_pages_name_are_those_that_a_task_gets():
         "TESSERA_TEAM_FOLDER",  # of a person's files, by each runtime
         "TESSERA_URL",  # of the command
         "TESSERA_TOKEN",
+        "TESSERA_ARRAY_INDEX",  # of an element of an array
     }
     named = {name for page in PAGES for name in HOUSE.findall(page.read_text())}
     assert {name for name in named if not name.startswith("TESSERA_PORT")} <= given

@@ -227,7 +227,12 @@ class Client:
 
 
 def job_path(job_id: str, rest: str = "") -> str:
-    return f"/jobs/{quote(full_id(job_id), safe='')}{rest}"
+    """Return the address of a job, or of an array, which is asked for its state and told to stop in the same way."""
+    return f"/{'arrays' if is_array_id(job_id) else 'jobs'}/{quote(full_id(job_id), safe='')}{rest}"
+
+
+def is_array_id(text: str) -> bool:
+    return re.fullmatch(r"arr-[0-9]+", text.strip(), re.ASCII | re.IGNORECASE) is not None
 
 
 def full_id(job_id: str) -> str:

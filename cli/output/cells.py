@@ -42,6 +42,15 @@ def _gpus(ask: str, nodes: int) -> str:
     return f"{many}{VULGAR.get(amount, amount)} {models}".rstrip()
 
 
+def count_ended(array: dict) -> int:
+    return sum(array["elements"][state] for state in ENDED)
+
+
+def format_elements(array: dict) -> str:
+    """Return how many elements of an array are in which state: "2 running, 3 failed"."""
+    return ", ".join(f"{count} {state}" for state, count in array["elements"].items() if count)
+
+
 def format_place(job: dict) -> str:
     """Return the first task's node and GPUs, and the number of other nodes: "n1:0,1 +3"."""
     placed = [task for task in job["tasks"] if task["node"]]

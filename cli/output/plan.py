@@ -12,6 +12,7 @@ def format_plan(plan: dict) -> list[str]:
     refusal = plan["refusal"] or {"hints": []}
     return [
         f"{MARKS.get(plan['outcome'], '?')} {plan['text']}",
+        *_listed("array", [plan["array"]["text"]] if plan.get("array") else []),
         *_listed("why", format_reasons(plan["reasons"])),
         *_listed("stops", _format_stops(plan)),
         *format_suggestions(plan),

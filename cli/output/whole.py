@@ -1,4 +1,4 @@
-"""One job, notebook or machine whole, as lines."""
+"""One job, array, notebook or machine whole, as lines."""
 
 from datetime import datetime
 from typing import Any
@@ -6,8 +6,10 @@ from typing import Any
 from cli.output.cells import (
     ENDED,
     NONE,
+    count_ended,
     describe_end,
     format_clock,
+    format_elements,
     format_gpus,
     format_wait_or_run,
     list_other_pools,
@@ -45,6 +47,23 @@ def describe_job(job: dict[str, Any], wait: dict[str, Any] | None, length: dict[
     lines += [_row("Attempt", str(job["attempt"]) if job["attempt"] > 1 else ""), _row("Hint", job["hint"])]
     lines += [_row("Address", address) for address in _list_addresses(job)]
     return [*filter(None, lines), _row("Page", job["links"]["html"])]
+
+
+def describe_array(array: dict[str, Any]) -> list[str]:
+    at = now()
+    state = array["state"] if array["state"] in ("failed", "succeeded") else f"is {array['state']}"
+    lines = [
+        f"{array['id']} {array['name']} {state}: {count_ended(array)} of {array['total']} have ended.",
+        _row("Elements", format_elements(array)),
+        _row("At once", str(array["at_once"])),
+        _row("Made", f"{array['made']} of {array['total']}"),
+        _row("Belongs to", f"{array['owner']}, team {array['team']}"),
+        *(_clock_row(title, array[name], at) for title, name in (("Submitted", "submitted_at"), ("Ended", "ended_at"))),
+        _clock_row("Last ends", array.get("expected_end_at"), at),
+        _row("Refused", array["detail"]),
+        _row("Page", array["links"]["html"]),
+    ]
+    return [line for line in lines if line]
 
 
 def describe_notebook(one: dict[str, Any], page: str) -> list[str]:

@@ -39,6 +39,13 @@ class PlatformError(Exception):
         super().__init__(f"{self.code} {params}" if params else self.code)
 
 
+def describe_as_json(error: PlatformError) -> dict:
+    """Return what a sentence of the error is made of, to be kept."""
+    errors = getattr(error, "errors", [])
+    fields = [{"pointer": one.pointer, "code": one.code, "params": one.params} for one in errors]
+    return {"code": error.code, "params": error.params, "errors": fields}
+
+
 class InvalidInput(PlatformError):
     """The input breaks a rule. `errors` names each field."""
 

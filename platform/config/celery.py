@@ -59,6 +59,7 @@ app.conf.beat_schedule = {
     "cancel_late_jobs": build_schedule_entry(15, "scheduler.tasks.cancel_late_jobs"),
     "collect_numbers": build_schedule_entry(4, "scheduler.tasks.collect_numbers"),
     "fire_schedules": build_schedule_entry(10, "scheduler.tasks.fire_schedules"),
+    "make_elements": build_schedule_entry(5, "scheduler.tasks.make_elements"),
     "sweep": build_schedule_entry(600, "scheduler.tasks.sweep"),
     "keep_uses": build_schedule_entry(60, "monitoring.tasks.keep"),
     "pack_samples": build_schedule_entry(20, "monitoring.tasks.pack"),

@@ -69,7 +69,7 @@ HINT_WAITS_S = 1.0
 """After this another hint may be sent: the first was lost, or met a leader that will look once more."""
 HINT_EXPIRES_S = 5
 
-TEAM_KINDS = frozenset({"job", "task", "quota"})
+TEAM_KINDS = frozenset({"job", "task", "array", "quota"})
 """Kinds of objects that the whole team may read. Others are their owner's."""
 
 
@@ -87,7 +87,10 @@ def record_all(lines: Sequence[EventLine], verb: str, *, actor: Actor, new: bool
     for line in lines:
         last[line.row.pk] += 1
         events.append(_build_event(line, last[line.row.pk], verb, actor))
-    _call_listeners(Event.objects.bulk_create(events))
+    Event.objects.bulk_create(events)
+    _call_listeners(
+        [event for event, line in zip(events, lines, strict=True) if getattr(line.row, "is_told_alone", True)]
+    )
     for line in lines:
         publish_row(line.row)
     return events

@@ -16,6 +16,7 @@ from common.errors import Conflict, FieldError, InvalidInput, NotPermitted, Plat
 from common.locks import database_now
 from common.steady_clock import steady_now
 from events.record_and_publish import Actor, EventLine, hint, record, record_all
+from jobs.arrays.reopening import admit_element
 from jobs.dependencies.conditions import check_retry, list_open
 from jobs.jobfile.spec import from_json
 from jobs.lifecycle import TaskMove, load_attempt, load_attempts, lock_job, lock_jobs, move_tasks, requeue_job
@@ -97,6 +98,7 @@ def release_job(*, actor: User, job: Job) -> Job:
 @transaction.atomic
 def retry_job(*, actor: User, job: Job) -> Job:
     require(actor, "job.retry", job.team, job.user_id)
+    admit_element(job)
     pools = admit_retry(actor=actor, job=job)
     admit_waiting_job(user=job.user, waiting=list_waiting_jobs(job.user))
     job = lock_job(job.pk)

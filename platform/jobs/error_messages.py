@@ -8,6 +8,10 @@ BUDGET_SPENT = _(
 )
 
 FIELD_MESSAGES = {
+    "array_not_here": _(
+        "One job is made here, and an array is many. Submit the file under Jobs or with tessera submit, or remove "
+        "array."
+    ),
     "choose_team": _("You are in several teams. Set team to one of them: %(known)s."),
     "code_not_uploaded": _(
         "“code: .” means your current directory, which only the command line can read. Upload the code in the "
@@ -143,6 +147,11 @@ FIELD_MESSAGES = {
 WAITS_YET = _("%(name)s is waiting in the queue. You can connect to it as soon as it is running.")
 STARTS_NOW = _("%(name)s is starting. Try again in a moment.")
 ERROR_MESSAGES = {
+    "array_full": _(
+        "As many elements of %(array)s are open as may be at once, %(at_once)s. Wait until one ends, or retry the "
+        "array: it queues its elements again as there is room."
+    ),
+    "array_nothing_to_retry": _("No element of %(array)s is left to be queued again. Submit the file again instead."),
     "dependency_ended": _(
         "It starts after %(job)s, which has ended as %(state)s and not with “%(condition)s”, so it would be cancelled "
         "again. Retry that job first."

@@ -198,7 +198,9 @@ def settle_jobs(jobs: Sequence[Job], *, actor: Actor = SYSTEM) -> None:
         alike[state].append(Move(job, reason, also=columns))
     for state, moves in sorted(alike.items()):
         advance(moves, state, actor=actor)
-        _notify_people(moves, state)
+        _notify_people([move for move in moves if move.row.is_told_alone], state)
+        if any(move.row.array_id for move in moves):
+            hint("make_elements")
         if any("stop_requested_at" in move.also for move in moves):
             hint("reconcile")
     end_tokens(ended)

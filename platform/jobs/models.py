@@ -15,6 +15,7 @@ from django.utils.translation import gettext_lazy as _
 from accounts.models import ApiToken, Team, User
 from cluster.models import Agent, Node, Pool
 from common.locks import database_now
+from jobs.arrays.models import JobArray
 from jobs.states import HOLDING, JOB_ACTIVE, JOB_FINAL, JOB_MOVES, TASK_FINAL, TASK_MOVES, JobState, TaskState
 
 LOG_PATIENCE = timedelta(minutes=10)
@@ -33,6 +34,9 @@ class JobKind(models.TextChoices):
     INTERACTIVE = "interactive", _("interactive")
     SERVICE = "service", _("service")
 
+
+LISTED = Q(array_index__isnull=True) | Q(array_index=0)
+"""Jobs of which lists have a row: an array has one, that of its first element."""
 
 JOB_ID = re.compile(r"job-([1-9][0-9]{0,17})")
 
@@ -121,6 +125,7 @@ class Job(models.Model):
     and wait_of tell of the first of these, where it is to start first.
     template: of which it was made: {"id", "name", "version", "values"}. parent: the job that it is a copy of.
     made_by: the token that submitted it, where the job has one of its own (`token`), which ends with that one.
+    array, array_index: of which array it is which element, from 0.
     """
 
     KIND = "job"
@@ -139,6 +144,8 @@ class Job(models.Model):
     template = models.JSONField(null=True)
     parent = models.ForeignKey("self", null=True, on_delete=models.PROTECT, related_name="copies", db_index=False)
     made_by = models.ForeignKey(ApiToken, null=True, on_delete=models.PROTECT, related_name="+", db_index=False)
+    array = models.ForeignKey(JobArray, null=True, on_delete=models.PROTECT, related_name="elements", db_index=False)
+    array_index = models.PositiveIntegerField(null=True)
     priority = models.SmallIntegerField(choices=Priority.choices, default=Priority.NORMAL)
     preemptible = models.BooleanField(default=False)
     time_s = models.PositiveIntegerField(null=True)
@@ -177,12 +184,16 @@ class Job(models.Model):
     class Meta:
         verbose_name, verbose_name_plural = _("job"), _("jobs")
         ordering = ["-id"]
+        constraints = [models.UniqueConstraint(fields=["array", "array_index"], name="each_element_once")]
         indexes = [
             models.Index(fields=["pool", "id"], name="queued_jobs", condition=Q(state="QUEUED")),
             models.Index(fields=["pool", "id"], name="active_jobs", condition=Q(state__in=sorted(JOB_ACTIVE))),
             models.Index(fields=["team", "-id"], name="jobs_of_team"),
             models.Index(fields=["user", "state"], name="jobs_of_user"),
             models.Index(fields=["parent"], name="copies_of_job", condition=Q(parent__isnull=False)),
+            models.Index(fields=["array", "state"], name="elements_by_state", condition=Q(array__isnull=False)),
+            models.Index(fields=["team", "-id"], name="listed_jobs_of_team", condition=LISTED),
+            models.Index(fields=["user", "-id"], name="listed_jobs_of_user", condition=LISTED),
         ]
 
     def __str__(self) -> str:
@@ -195,6 +206,11 @@ class Job(models.Model):
     @property
     def is_final(self) -> bool:
         return self.state in JOB_FINAL
+
+    @property
+    def is_told_alone(self) -> bool:
+        """Whether people and webhooks are told of what becomes of it: of an array they are told as a whole."""
+        return self.array_id is None
 
     @property
     def pool_ids(self) -> list[int]:
@@ -378,6 +394,10 @@ class Task(models.Model):
     @property
     def is_final(self) -> bool:
         return self.state in TASK_FINAL
+
+    @property
+    def is_told_alone(self) -> bool:
+        return self.job.is_told_alone
 
 
 class BroughtLog(models.Model):

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.db import transaction
 
-from accounts.models import Team, User
+from accounts.models import ApiToken, Team, User
 from accounts.permissions import require
 from cluster.capacity import PoolDefaults
 from cluster.models import Pool
@@ -27,6 +27,7 @@ from common.resources import duration_text, memory_text
 from common.steady_clock import steady_now
 from events.record_and_publish import hint, record
 from images.catalogue import pin_image, resolve_alias
+from jobs.arrays.models import JobArray
 from jobs.dependencies.conditions import resolve_after
 from jobs.idempotency import find_answer, keep_answer
 from jobs.job_tokens.tokens import check_scopes
@@ -46,10 +47,14 @@ LATEST_START = timedelta(days=366)
 
 @dataclass(frozen=True)
 class Origin:
-    """What a job was made of. template: as Job.template keeps it. parent: the job that it is a copy of."""
+    """What a job was made of. template: as Job.template keeps it. parent: the job that it is a copy of. array, index:
+    of which array it is which element.
+    """
 
     template: dict | None = None
     parent: Job | None = None
+    array: JobArray | None = None
+    index: int | None = None
 
 
 @dataclass(frozen=True)
@@ -118,7 +123,7 @@ def submit_job(
     check_scopes(user, spec.token)
     draft = choose_pool(user=user, spec=spec, check=check, containers=containers)
     if kind != JobKind.INTERACTIVE:  # ask no registry while a notebook's row is locked
-        draft = _with_digest(draft)
+        draft = pin_digest(draft)
     try:
         with transaction.atomic():
             admit_priority(actor=user, asked=draft.asked)
@@ -165,6 +170,8 @@ class PoolChooser:
 
     def choose(self, spec: JobSpec, job: Job | None = None) -> Draft:
         """Return the draft in the pool that it prefers. job: what is changed to it."""
+        if spec.array is not None:
+            raise InvalidInput([FieldError("/array", "array_not_here")])
         team = pick_team(self._teams, spec.team)
         self._require(team)
         _check_start(spec)
@@ -236,7 +243,7 @@ def _find_kept(job: Job | None, pool: Pool) -> bool | None:
     return job.is_preemptible_in(pool.pk)
 
 
-def _with_digest(draft: Draft) -> Draft:
+def pin_digest(draft: Draft) -> Draft:
     """Pin the images, so that every attempt runs the same bytes."""
     return replace(draft, spec=change_images(draft.spec, lambda text, _: pin_image(draft.team, text)))
 
@@ -303,7 +310,9 @@ def _store(draft: Draft, kind: str, origin: Origin) -> Job:
         retries_left=spec.retry_times,
         template=origin.template,
         parent=origin.parent,
-        made_by=draft.user.acting_token if spec.token else None,
+        made_by=_find_maker(draft, origin) if spec.token else None,
+        array=origin.array,
+        array_index=origin.index,
         **build_scheduling_columns(draft, kind),
     )
     who = draft.user.as_actor
@@ -318,6 +327,11 @@ def _store(draft: Draft, kind: str, origin: Origin) -> Job:
     begin_attempt(job)
     hint("cycle")
     return job
+
+
+def _find_maker(draft: Draft, origin: Origin) -> ApiToken | None:
+    """Return the token with which a job's own one ends: an element is made long after its array was submitted."""
+    return origin.array.made_by if origin.array else draft.user.acting_token
 
 
 def name_pools(draft: Draft) -> dict[str, Any]:

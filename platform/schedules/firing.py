@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from django.db import DatabaseError, transaction
 from django.db.models import Q
 
-from common.errors import PlatformError
+from common.errors import PlatformError, describe_as_json
 from common.locks import database_now
 from events.notices import notify
 from events.record_and_publish import SYSTEM, publish_row, record
@@ -143,7 +143,7 @@ def _put_off(run: ScheduledRun) -> bool:
 
 def _refuse(run: ScheduledRun, error: PlatformError) -> None:
     """Mark a run as refused, and tell the owner: of the first in a row, and of the one that suspends the schedule."""
-    schedule, why = run.schedule, describe_refusal_as_json(error)
+    schedule, why = run.schedule, describe_as_json(error)
     _finish(run, Outcome.REFUSED, why=why)
     record(schedule, "refused", actor=SYSTEM, reason=error.code[:40])
     if run.asked_by:
@@ -157,13 +157,6 @@ def _refuse(run: ScheduledRun, error: PlatformError) -> None:
     if suspends or schedule.refusals == 1:
         said = {"name": schedule.name, "why": why, "suspended": suspends, "refusals": schedule.refusals}
         notify(user_id=schedule.user_id, kind="schedule_refused", about=schedule, params=said)
-
-
-def describe_refusal_as_json(error: PlatformError) -> dict:
-    """Return what a sentence of the error is made of."""
-    errors = getattr(error, "errors", [])
-    fields = [{"pointer": one.pointer, "code": one.code, "params": one.params} for one in errors]
-    return {"code": error.code, "params": error.params, "errors": fields}
 
 
 def _finish(run: ScheduledRun, outcome: str, *, job: Job | None = None, why: dict | None = None) -> None:

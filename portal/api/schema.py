@@ -15,6 +15,7 @@ from portal.api.permissions import AGENT, ANYBODY, scopes_of
 
 PARTS = {
     "notebook_id": {"type": "string", "pattern": r"^nb-[1-9][0-9]{0,17}$"},
+    "array_id": {"type": "string", "pattern": r"^arr-[1-9][0-9]{0,17}$"},
     "schedule_id": {"type": "string", "pattern": r"^sch-[1-9][0-9]{0,17}$"},
     "job_id": {"type": "string", "pattern": r"^job-[1-9][0-9]{0,17}$"},
     "template_id": {"type": "string", "pattern": r"^[a-z][a-z0-9-]{0,62}$"},

@@ -1,4 +1,4 @@
-"""API of the search over jobs, notebooks, people and machines."""
+"""API of the search over jobs, arrays, notebooks, people and machines."""
 
 from drf_spectacular.utils import extend_schema, extend_schema_field
 from rest_framework import serializers
@@ -7,6 +7,7 @@ from rest_framework.response import Response
 
 from accounts.models import User
 from cluster.models import Node
+from jobs.arrays.models import JobArray
 from jobs.models import Job
 from notebooks.models import Notebook
 from portal.api.http.fields import one_of
@@ -15,7 +16,13 @@ from portal.api.permissions import SIGNED_IN
 from portal.api.view import ApiView, read_query
 from portal.search.search import KINDS, search
 
-SCOPES = {Job.KIND: "jobs:read", Notebook.KIND: "notebooks:read", User.KIND: "people:write", Node.KIND: "cluster:read"}
+SCOPES = {
+    Job.KIND: "jobs:read",
+    JobArray.KIND: "jobs:read",
+    Notebook.KIND: "notebooks:read",
+    User.KIND: "people:write",
+    Node.KIND: "cluster:read",
+}
 """What a token needs for the list of each kind."""
 
 
@@ -25,7 +32,7 @@ class KindField(serializers.CharField):
 
 
 class FoundShape(serializers.Serializer):
-    """about: the owner of a job or notebook, a person's full name, a machine's home pool."""
+    """about: the owner of a job, array or notebook, a person's full name, a machine's home pool."""
 
     kind = KindField()
     id = serializers.CharField()
@@ -45,7 +52,9 @@ class Search(ApiView):
 
     @extend_schema(parameters=[SearchQuery], responses=list_of(FoundShape, "FoundList"))
     def get(self, request: Request) -> Response:
-        """Find jobs, notebooks, people and machines, at most 8 of each; a token finds the kinds that it may list."""
+        """Find jobs, arrays, notebooks, people and machines, at most 8 of each; a token finds the kinds that it may
+        list.
+        """
         query = read_query(request, SearchQuery)
         held = getattr(request.auth, "scopes", ())
         kinds = [kind for kind, scope in SCOPES.items() if request.auth is None or scope in held]

@@ -8,6 +8,7 @@ from portal.api.cluster import agents, health, history, maintenance, nodes, pool
 from portal.api.events import audit, events, notices, webhooks
 from portal.api.files import files, uploads
 from portal.api.jobs import (
+    arrays,
     code_uploads,
     copies,
     efficiency,
@@ -54,6 +55,10 @@ class JobId(StringConverter):
     regex = "job-[1-9][0-9]{0,17}"
 
 
+class ArrayId(StringConverter):
+    regex = "arr-[1-9][0-9]{0,17}"
+
+
 class ScheduleId(StringConverter):
     """sch-7."""
 
@@ -83,6 +88,7 @@ class Number(StringConverter):
 
 for name, converter in (
     ("job", JobId),
+    ("array", ArrayId),
     ("schedule", ScheduleId),
     ("api_notebook", NotebookId),
     ("called", Name),
@@ -128,6 +134,10 @@ urlpatterns = [
     path("jobs/<job:job_id>/wait", jobs.JobWait.as_view(), name="api-job-wait"),
     path("jobs/<job:job_id>/efficiency", efficiency.JobEfficiency.as_view(), name="api-job-efficiency"),
     path("jobs/<job:job_id>/levers", plans.JobLevers.as_view(), name="api-job-levers"),
+    path("arrays", arrays.ArrayList.as_view(), name="api-arrays"),
+    path("arrays/<array:array_id>", arrays.ArrayDetail.as_view(), name="api-array"),
+    path("arrays/<array:array_id>:stop", arrays.ArrayStop.as_view(), name="api-array-stop"),
+    path("arrays/<array:array_id>:retry", arrays.ArrayRetry.as_view(), name="api-array-retry"),
     path("schedules", schedules.Schedules.as_view(), name="api-schedules"),
     path("schedules/<schedule:schedule_id>", schedules.ScheduleDetail.as_view(), name="api-schedule"),
     path("schedules/<schedule:schedule_id>:suspend", schedules.ScheduleSuspend.as_view(), name="api-schedule-suspend"),

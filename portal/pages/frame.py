@@ -44,7 +44,7 @@ NAV_GROUPS: tuple[tuple[str | Promise, tuple[NavItem, ...]], ...] = (
     (
         _("Work"),
         (
-            NavItem("jobs", _("Jobs"), "list-details", ("/jobs/", "/j/"), on_phone=True, key="j"),
+            NavItem("jobs", _("Jobs"), "list-details", ("/jobs/", "/j/", "/a/"), on_phone=True, key="j"),
             NavItem("templates", _("Templates"), "forms", ("/templates/",)),
             NavItem("notebooks", _("Notebooks"), "notebook", ("/notebooks/", "/n/"), key="n"),
             NavItem("schedules", _("Schedules"), "clock", ("/schedules/",)),

@@ -10,6 +10,7 @@ from portal.pages.account import notices, profile, report_mails, secrets, ssh_ke
 from portal.pages.account import sign_in_and_tokens as account
 from portal.pages.alerts import rules as alert_rules
 from portal.pages.alerts import views as alerts
+from portal.pages.arrays import views as arrays
 from portal.pages.cluster import gpu_map, queue, quota, replay
 from portal.pages.cluster import health as cluster_health
 from portal.pages.cluster import views as cluster
@@ -80,6 +81,9 @@ urlpatterns = [
     path("j/<str:job_id>/log/<uuid:task_uuid>/lines", job_log.read_lines, name="job_log_lines"),
     path("j/<str:job_id>/log/<uuid:task_uuid>/times", job_log.read_times, name="job_log_times"),
     path("j/<str:job_id>/log/<uuid:task_uuid>/search", job_log.search_log, name="job_log_search"),
+    path("a/<str:array_id>/", arrays.show_array, name="array"),
+    path("a/<str:array_id>/stop", arrays.stop, name="array_stop"),
+    path("a/<str:array_id>/retry", arrays.retry, name="array_retry"),
     path("apps/authorize", apps.authorize, name="app_authorize"),
     path("terminal/<str:name>/", terminal.show_terminal, name="terminal"),
     path("notebooks/", notebooks.list_notebooks, name="notebooks"),

@@ -1,4 +1,4 @@
-"""Jobs, notebooks, people and machines by a few typed letters, each only for those whom its own list shows it to."""
+"""Jobs, arrays, notebooks, people and machines by a few typed letters, each for those whom its list shows it to."""
 
 import re
 from collections.abc import Callable, Collection
@@ -9,19 +9,22 @@ from django.db.models.expressions import OrderBy
 
 from accounts.models import Membership, User
 from cluster.models import Node
+from jobs.arrays.models import JobArray
 from jobs.models import Job, has_label
 from notebooks.models import Notebook
 
-KINDS = (Job.KIND, Notebook.KIND, User.KIND, Node.KIND)
+KINDS = (Job.KIND, JobArray.KIND, Notebook.KIND, User.KIND, Node.KIND)
 MOST = 8
 """Results of each kind."""
 MARKS = {"@": User.KIND, "#": Node.KIND}
-NUMBER = re.compile(r"(?:(job|nb)-)?([1-9][0-9]{0,17})", re.IGNORECASE | re.ASCII)
+NUMBER = re.compile(r"(?:(job|arr|nb)-)?([1-9][0-9]{0,17})", re.IGNORECASE | re.ASCII)
 
 
 @dataclass(frozen=True)
 class Found:
-    """id: job-12, nb-3, or the name of a person or machine. about: owner of work, full name, or pool of a machine."""
+    """id: job-12, arr-9, nb-3, or the name of a person or machine. about: the owner of work, a full name, or the
+    pool of a machine.
+    """
 
     kind: str
     id: str
@@ -45,9 +48,17 @@ def find(user: User, text: str, kinds: Collection[str] = KINDS) -> dict[str, lis
 
 
 def _find_jobs(user: User, text: str) -> QuerySet[Job]:
+    """Find jobs; elements of arrays only by their whole name or id."""
     jobs = Job.objects.visible_to(user).with_names().defer("spec")
     found = jobs.filter(_by_name_or_id(text, "job") | _by_owner(text) | has_label(text))
-    return found.order_by(*_named_first(text, "job"), "-pk")
+    shown = Q(array=None) | Q(name__iexact=text) | Q(pk=_number_in(text, "job"))
+    return found.filter(shown).order_by(*_named_first(text, "job"), "-pk")
+
+
+def _find_arrays(user: User, text: str) -> QuerySet[JobArray]:
+    arrays = JobArray.objects.visible_to(user).with_names().defer("spec")
+    found = arrays.filter(_by_name_or_id(text, "arr") | _by_owner(text))
+    return found.order_by(*_named_first(text, "arr"), "-pk")
 
 
 def _find_notebooks(user: User, text: str) -> QuerySet[Notebook]:
@@ -70,12 +81,14 @@ def _find_machines(user: User, text: str) -> QuerySet[Node]:
 
 FINDERS: dict[str, Callable[[User, str], QuerySet]] = {
     Job.KIND: _find_jobs,
+    JobArray.KIND: _find_arrays,
     Notebook.KIND: _find_notebooks,
     User.KIND: _find_people,
     Node.KIND: _find_machines,
 }
 TOLD: dict[str, Callable[..., Found]] = {
     Job.KIND: lambda job: Found(Job.KIND, job.public_id, job.name, job.user.username),
+    JobArray.KIND: lambda one: Found(JobArray.KIND, one.public_id, one.name, one.user.username),
     Notebook.KIND: lambda one: Found(Notebook.KIND, one.public_id, one.name, one.user.username),
     User.KIND: lambda person: Found(User.KIND, person.username, person.username, person.full_name),
     Node.KIND: lambda node: Found(Node.KIND, node.public_id, node.name, node.pool.name),

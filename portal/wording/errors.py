@@ -1,5 +1,8 @@
 """Errors as sentences: the tables of all apps together, and those of the portal's own codes."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from django.conf import settings
 from django.utils.translation import gettext_lazy as _
 
@@ -20,7 +23,7 @@ import secret_store.error_messages
 import sharing.error_messages
 import webhooks.error_messages
 from common.error_messages import format_error, format_field
-from common.errors import FieldError, PlatformError
+from common.errors import FieldError, InvalidInput, PlatformError
 
 FIELD_MESSAGES = {
     **common.error_messages.FIELD_MESSAGES,
@@ -111,3 +114,11 @@ def link_help(code: str) -> str:
 def describe_refusal(error: PlatformError) -> str:
     """Return an error in one line: the sentences of its fields, or its own."""
     return " ".join(describe_field_error(one) for one in getattr(error, "errors", [])) or describe_error(error)
+
+
+def describe_stored_refusal(why: Mapping[str, Any]) -> str:
+    """Say a refusal of which common.errors.describe_as_json kept what its sentence is made of."""
+    params = why.get("params", {})
+    if errors := why.get("errors"):
+        return describe_refusal(InvalidInput([FieldError(**one) for one in errors]))
+    return describe_refusal(PlatformError(why.get("code", ""), **params))

@@ -159,6 +159,13 @@ SENTENCES: dict[tuple[str, str], str | Promise] = {
     ("notebook", "deleted"): gettext_lazy("The notebook was deleted"),
     ("secret", "set"): gettext_lazy("The secret %(name)s was set, version %(version)s"),
     ("secret", "deleted"): gettext_lazy("The secret %(name)s was deleted"),
+    ("array", "submitted"): gettext_lazy("Submitted, with %(total)s elements"),
+    ("array", "stop_requested"): gettext_lazy("Stop requested"),
+    ("array", "retry_asked"): gettext_lazy("Elements are queued again"),
+    ("array", "halted"): gettext_lazy("An element was refused, and no more are made"),
+    ("array", "ended"): gettext_lazy(
+        "All elements have ended: %(succeeded)s done, %(failed)s failed, %(cancelled)s cancelled"
+    ),
     ("schedule", "created"): gettext_lazy("The schedule “%(name)s” was created"),
     ("schedule", "changed"): gettext_lazy("The schedule was changed"),
     ("schedule", "file_changed"): gettext_lazy("The schedule's job file was changed"),

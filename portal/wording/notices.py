@@ -13,7 +13,7 @@ from django.utils.translation import gettext_lazy, ngettext_lazy
 from common.error_messages import fill_gaps
 from events.models import Event, Notice
 from jobs.reason_messages import describe_end, end_hint
-from portal.schedules.run_words import describe_stored_refusal
+from portal.wording.errors import describe_stored_refusal
 from portal.wording.monitoring.alerts import HINTS, describe_subjects, name_rule
 from portal.wording.monitoring.away import describe_away_notice
 from portal.wording.monitoring.idle import describe_idle_notice
@@ -106,6 +106,7 @@ PAGES = {
     "alert": ("alerts", "", ""),
     "report_mail": ("reports", "", ""),
     "schedule": ("schedule", "schedule_id", "label"),
+    "array": ("array", "array_id", "label"),
 }
 
 NOTICE_PAGES = {**PAGES, "user": ("notebooks", "", "")}
@@ -182,6 +183,8 @@ def _name_alert(params: dict) -> str:
 def _text(row: Notice) -> str:
     if row.kind == "alert":
         return str(HINTS.get(row.params.get("rule", ""), ""))
+    if row.object_kind == "array":
+        return _("%(succeeded)s of %(total)s elements are done, %(failed)s failed.") % fill_gaps(row.params)
     if row.kind == "job_failed":
         reason = row.params.get("reason", "")
         return " ".join(words for words in (describe_end(reason), end_hint(reason)) if words)

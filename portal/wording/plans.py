@@ -6,7 +6,10 @@ from dataclasses import replace
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
-from common.resources import show_gpu
+from common.resources import show_duration, show_gpu
+from jobs.arrays.estimate import plan_duration_s
+from jobs.arrays.models import USUAL_AT_ONCE
+from jobs.jobfile.array_values import ArrayWish
 from jobs.models import Job, Priority
 from jobs.submit import Draft
 from portal.wording.errors import describe_field_error
@@ -50,6 +53,22 @@ def describe_plan(answer: PlanAnswer) -> str:
     if not when:
         return _("Waiting: %(place)s") % {"place": place}
     return _("Waiting: %(place)s, %(when)s") % {"place": place, "when": when}
+
+
+def describe_array(wish: ArrayWish, time_s: int | None) -> str:
+    """Say how many elements a plan stands for, and how long all take where the file says how long each does."""
+    at_once = wish.at_once or USUAL_AT_ONCE
+    params = {"count": wish.count, "at_once": at_once, "each": show_duration(time_s or 0)}
+    told = ngettext(
+        "An array of %(count)s element, of which this is told.",
+        "An array of %(count)s elements, %(at_once)s of them open at once; this is told of the first.",
+        wish.count,
+    )
+    lasts_s = plan_duration_s(wish, time_s)
+    if lasts_s is None:
+        return told % params
+    last = _("The last one ends %(lasts)s after the first starts at the soonest, if each takes %(each)s.")
+    return f"{told % params} {last % {**params, 'lasts': show_duration(lasts_s)}}"
 
 
 def describe_borrowing(draft: Draft) -> str:

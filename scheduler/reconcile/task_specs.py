@@ -10,6 +10,7 @@ from uuid import UUID
 from django.conf import settings
 
 from cluster.models import Gpu
+from jobs.arrays.models import show_array_id
 from jobs.code.archive import code_file
 from jobs.job_tokens.tokens import URL
 from jobs.jobfile.main_program import build_command
@@ -86,7 +87,12 @@ def _build(task: Task, context: SpecContext) -> TaskSpec:
         role=task.role,
         peers=build_peers(context.gangs[task.job_id]),
         ports=(task.ports["master"],) if "master" in task.ports else (),
-        platform_env={UPSTREAM_TOKEN: derive_task_secret(task.uuid), **_tools_env(job, spec), **_url_env(spec)},
+        platform_env={
+            UPSTREAM_TOKEN: derive_task_secret(task.uuid),
+            **_tools_env(job, spec),
+            **_url_env(spec),
+            **_array_env(job),
+        },
         port_map=build_port_map(task),
         mounts=build_mounts(job, spec, role),
         checkpoint=build_checkpoint(job, spec),
@@ -180,6 +186,12 @@ def _tools_env(job: Job, spec: JobSpec) -> dict[str, str]:
 def _url_env(spec: JobSpec) -> dict[str, str]:
     """Return where a task with a token of its own finds the platform; the command line reads both."""
     return {URL: settings.TESSERA_PUBLIC_URL} if spec.token else {}
+
+
+def _array_env(job: Job) -> dict[str, str]:
+    if job.array_id is None:
+        return {}
+    return {"TESSERA_ARRAY_ID": show_array_id(job.array_id), "TESSERA_ARRAY_INDEX": str(job.array_index)}
 
 
 def _wants_tools(job: Job, spec: JobSpec) -> bool:

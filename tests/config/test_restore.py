@@ -123,7 +123,10 @@ def test_a_container_that_no_job_knows_is_named_and_left_alone(tasks):
 def test_jobs_that_wait_are_told_and_held_on_request(cast):
     job = make.job(cast.ada, gpu="1/4")
     assert tell(Runtime()) == ["1 jobs wait, and start as usual; any that ran after the backup run once more."]
-    assert tell(Runtime(), hold_waiting=True)[0].startswith("1 jobs wait, all of them held")
+    array = make.array(cast.ada, 200)
+    assert tell(Runtime(), hold_waiting=True)[0].startswith("2 jobs wait, all of them held")
+    array.refresh_from_db()
+    assert array.halted_at is not None and not array.makes_more
     job.refresh_from_db()
     assert job.held_by == "restore"
 

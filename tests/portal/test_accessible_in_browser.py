@@ -70,6 +70,7 @@ def pages_of(cast) -> list[str]:
         "/console/audit/", "/console/announcements/", "/console/machines/",
         "/console/machines/service?to=drain&node=n1",
         "/cluster/replay/",
+        f"/a/{cast.array.public_id}/",
         "/schedules/",
         "/schedules/new",
         f"/schedules/{cast.schedule.public_id}/",

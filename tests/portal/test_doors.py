@@ -74,6 +74,10 @@ API = {
     ("api-notebook-stop", "POST"): (401, 404, 403),
     ("api-notebook-clone", "POST"): (401, 404, 403),
     ("api-notebook-extend", "POST"): (401, 404, 403),
+    ("api-arrays", "GET"): (401, 200, 403),
+    ("api-array", "GET"): (401, 404, 403),
+    ("api-array-stop", "POST"): (401, 404, 403),
+    ("api-array-retry", "POST"): (401, 404, 403),
     ("api-schedules", "GET"): (401, 200, 403),
     ("api-schedules", "POST"): (401, 400, 403),
     ("api-schedule", "GET"): (401, 404, 403),
@@ -307,6 +311,9 @@ PAGES = {
     ("notebook_extend", "POST"): (SIGN_IN, 404, SIGN_IN),
     ("notebook_delete", "POST"): (SIGN_IN, 404, SIGN_IN),
     ("notebook_resume", "POST"): (SIGN_IN, 404, SIGN_IN),
+    ("array", "GET"): (SIGN_IN, 404, SIGN_IN),
+    ("array_stop", "POST"): (SIGN_IN, 404, SIGN_IN),
+    ("array_retry", "POST"): (SIGN_IN, 404, SIGN_IN),
     ("schedules", "GET"): (SIGN_IN, 200, SIGN_IN),
     ("schedule_new", "GET"): (SIGN_IN, 200, SIGN_IN),
     ("schedule_new", "POST"): (SIGN_IN, 400, SIGN_IN),
@@ -552,6 +559,7 @@ def build_world():
     cast.login = make.login(cast.bob, cast.nlp)
     cast.webhook = make.webhook(cast.ada, name="secret-plan")
     cast.own_secret = set_secret(actor=cast.ada, name="SECRET_PLAN", value="secret-plan")
+    cast.array = make.array(cast.ada, name="secret-plan")
     cast.schedule = make.schedule(cast.ada, name="secret-plan")
     cast.task = make.start(job)[0]
     cast.alert = make.alert("low_activity", "secret-plan", owners=[cast.ada.pk], teams=[cast.nlp.pk])
@@ -606,6 +614,7 @@ def address(name, world):
         "name": NAMES.get(name, world.job.public_id if name == "terminal" else "n1"),
         "secret_id": world.own_secret.pk,
         "webhook_id": world.webhook.pk,
+        "array_id": world.array.public_id,
         "schedule_id": world.schedule.public_id,
         "view_id": world.view.pk,
         "template_id": world.template.public_id,

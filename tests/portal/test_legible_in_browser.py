@@ -119,6 +119,7 @@ def make_busy_world() -> make.Cast:
     add_ssh_key(user=cast.ada, name="laptop", key=make.ssh_key())
     cast.webhook = make.webhook(cast.ada)
     cast.schedule = make.schedule(cast.ada)
+    cast.array = make.array(cast.ada, {"lr": ["1e-4", "3e-4"], "at_once": 1})
     cast.template = make.template(cast.ada, cast.nlp)
     make.image(cast.bob, cast.nlp)
     make.maintenance(cast.node, begins_in_s=86_400)

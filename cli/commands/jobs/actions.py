@@ -7,7 +7,7 @@ import typer
 
 from cli.completing import complete_ended_job_ids, complete_job_ids, complete_open_job_ids
 from cli.failures import OK, USAGE, WAITS, Failure
-from cli.http.transport import job_path
+from cli.http.transport import is_array_id, job_path
 from cli.naming import RUNNING, WAITING, find_job_id
 from cli.output.cells import ENDED, NONE, OPEN
 from cli.output.table import Column
@@ -19,22 +19,32 @@ RunningId = Annotated[str, typer.Argument(metavar="JOB", autocompletion=complete
 RESIZE_WITHIN_S, POLL_S = 15.0, 0.3
 
 OpenIds = Annotated[list[str], typer.Argument(metavar="JOB", autocompletion=complete_open_job_ids)]
+OF_ARRAYS = ("stop", "retry")
 EndedIds = Annotated[list[str], typer.Argument(metavar="JOB", autocompletion=complete_ended_job_ids)]
 
 
 @commands.command("stop", cls=Command)
 def stop(ctx: typer.Context, job_ids: OpenIds) -> None:
-    """Stop jobs.
+    """Stop jobs, or arrays of jobs: arr-9.
 
-    A waiting job is cancelled at once; a running one is asked to end, and after a grace period made to.
+    A waiting job is cancelled at once; a running one is asked to end, and after a grace period made to. Of an array all
+    that is open is stopped, and no more is made.
     """
     _post_each(ctx.obj, job_ids, "stop", OPEN)
 
 
 @commands.command("retry", cls=Command)
-def retry(ctx: typer.Context, job_ids: EndedIds) -> None:
-    """Queue ended jobs once more."""
-    _post_each(ctx.obj, job_ids, "retry", ENDED, repeat=False)
+def retry(
+    ctx: typer.Context,
+    job_ids: EndedIds,
+    failed: Annotated[
+        bool, typer.Option("--failed", help="Of arrays only what failed, not what was cancelled or never made.")
+    ] = False,
+) -> None:
+    """Queue ended jobs once more, or all of an array that did not succeed."""
+    if failed and (jobs := [job_id for job_id in job_ids if not is_array_id(job_id)]):
+        raise Failure(USAGE, f"--failed is for arrays, and {jobs[0]} is none. Leave it out.")
+    _post_each(ctx.obj, job_ids, "retry", ENDED, repeat=False, of_array={"only_failed": failed})
 
 
 @commands.command("hold", cls=Command)
@@ -153,13 +163,23 @@ def _describe_size(task: dict) -> str:
     return f"{task['role']}.{task['rank']} has {card['memory_text']} of GPU {card['place']}."
 
 
-def _post_each(session: Session, job_ids: list[str], verb: str, states: tuple[str, ...], repeat: bool = True) -> None:
-    """Apply a verb to all jobs; exit with the first refusal's code."""
+def _post_each(
+    session: Session,
+    job_ids: list[str],
+    verb: str,
+    states: tuple[str, ...],
+    repeat: bool = True,
+    of_array: dict[str, Any] | None = None,
+) -> None:
+    """Apply a verb to all jobs; exit with the first refusal's code. of_array: what is sent with it to an array."""
     client = session.client()
     jobs, exit_code = [], OK
     for job_id in job_ids:
         try:
-            jobs.append(client.post(job_path(find_job_id(client, job_id, states), f":{verb}"), repeat=repeat))
+            if verb in OF_ARRAYS and is_array_id(job_id):
+                jobs.append(client.post(job_path(job_id, f":{verb}"), of_array, repeat=repeat))
+            else:
+                jobs.append(client.post(job_path(find_job_id(client, job_id, states), f":{verb}"), repeat=repeat))
         except Failure as failure:
             refused = fail(_name_job(job_id, failure))
             exit_code = exit_code or refused.exit_code

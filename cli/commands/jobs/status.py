@@ -22,7 +22,7 @@ from cli.output.cells import (
     parse_time,
 )
 from cli.output.plan import format_reasons, format_suggestions
-from cli.output.whole import describe_job, describe_node, describe_notebook
+from cli.output.whole import describe_array, describe_job, describe_node, describe_notebook
 from cli.session import Command, Session, new_commands
 
 commands = new_commands()
@@ -35,16 +35,21 @@ def show(
     ctx: typer.Context,
     name: Annotated[
         str,
-        typer.Argument(metavar="NAME", help="Or an id: job-412, nb-51.", autocompletion=complete_shown_names),
+        typer.Argument(
+            metavar="NAME", help="Or an id: job-412, arr-9, arr-9.17, nb-51.", autocompletion=complete_shown_names
+        ),
     ],
 ) -> None:
-    """One job, notebook or machine whole."""
+    """One job, array, notebook or machine whole."""
     session: Session = ctx.obj
     client = session.client()
     kind, found = find_anything(client, name)
     if kind == "node":
         node = load_node(client, found)
         session.show(node, [node["name"]], describe_node(node))
+    elif kind == "array":
+        array = client.get(job_path(found))
+        session.show(array, [array["id"]], describe_array(array))
     elif kind == "notebook":
         one = client.get(f"/notebooks/{quote(found, safe='')}")
         session.show(one, [one["id"]], describe_notebook(one, f"{client.server}/n/{one['id']}/open"))

@@ -14,7 +14,7 @@ from cli.code_upload import is_code_here, read_job_file, upload_code, upload_cod
 from cli.completing import complete_template_names
 from cli.failures import USAGE, Failure
 from cli.following import build_detached_failure, follow, report_outcome, wait_for_end, wait_for_start
-from cli.http.transport import Client
+from cli.http.transport import Client, is_array_id
 from cli.naming import find_template
 from cli.output.plan import EXITS, format_plan
 from cli.output.safe_text import plain
@@ -183,8 +183,12 @@ def _show_plan(session: Session, plan: dict) -> None:
 def follow_new_job(
     session: Session, client: Client, job: dict, *, follow_it: bool, until: Until | None, within_s: int | None
 ) -> None:
-    """Follow the new job as asked, and end the command."""
-    _print_new_job(session, job, follow_it)
+    """Follow the new job as asked, and end the command. An array can be waited for, and has no log to follow."""
+    is_array = is_array_id(job["id"])
+    _print_new_job(session, job, follow_it and not is_array)
+    if follow_it and is_array:
+        first = f"{job['id']}.0"
+        raise Failure(USAGE, f"Each element has a log of its own. Follow the first: tessera logs -f {first}")
     try:
         if follow_it:
             job = follow(session, client, job)

@@ -12,11 +12,13 @@ from uuid import uuid4
 
 from django.conf import settings
 from django.db import transaction
+from django.db.models import F
 from django.db.models.functions import Now
 from django.utils.module_loading import import_string
 
 from accounts.models import Team, User
 from events.record_and_publish import Actor, record
+from jobs.arrays.models import JobArray
 from jobs.lifecycle import TaskMove, lock_job, move_tasks
 from jobs.models import Job, Task
 from jobs.states import HOLDING, TASK_FINAL, JobState, TaskState
@@ -110,6 +112,8 @@ def _hold_waiting_jobs() -> int:
     for job in waiting:
         _hold(job)
         record(job, "held", actor=RESTORE)
+    # Of an array nothing more is made either, until its owner lets it go on.
+    JobArray.objects.open().filter(halted_at=None, made__lt=F("total")).update(halted_at=Now())
     return len(waiting)
 
 

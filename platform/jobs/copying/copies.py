@@ -5,6 +5,7 @@ from dataclasses import replace
 from accounts.models import User
 from accounts.permissions import may
 from common.errors import Conflict
+from jobs.arrays.models import JobArray
 from jobs.jobfile.dump import dump_yaml
 from jobs.jobfile.load import load_jobfile
 from jobs.jobfile.parse import parse_spec
@@ -15,8 +16,9 @@ from jobs.used_secrets.naming import split_wish
 from runtimes.images.names import read_image
 
 
-def copy_file(user: User, job: Job) -> dict:
-    """Return the keys of a job's file as this person may submit them: without code of others or a foreign team.
+def copy_file(user: User, job: Job | JobArray) -> dict:
+    """Return the keys of the file of a job or an array as this person may submit them: without code of others or a
+    foreign team.
 
     Whose a secret is, is found anew: one's own goes before the team's.
     """

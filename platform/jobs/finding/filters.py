@@ -5,7 +5,8 @@ from datetime import datetime
 
 from django.db.models import Q
 
-from jobs.models import JobQuerySet, has_label, read_job_id
+from jobs.arrays.models import has_array_state, read_array_id
+from jobs.models import LISTED, JobQuerySet, has_label, read_job_id
 
 
 @dataclass(frozen=True)
@@ -13,7 +14,9 @@ class JobFilter:
     """What jobs are to match; what is empty does not matter.
 
     owner, team, pool: names. label: "exp:a" or "exp". kind: "" for all but notebook starts. since, until: when it was
-    submitted; until itself is left out. text: part of the name, an id, an owner, a team, or a label.
+    submitted; until itself is left out. text: part of the name, an id, an owner, a team, or a label. array: elements of
+    this one, index: that one of them; elements are left out else, unless `text` is exactly their name. with_arrays: the
+    first element of each array stands for the array, and has its state.
     """
 
     states: tuple[str, ...] = ()
@@ -25,15 +28,22 @@ class JobFilter:
     since: datetime | None = None
     until: datetime | None = None
     text: str = ""
+    array: int | None = None
+    index: int | None = None
+    with_arrays: bool = False
 
 
 def filter_jobs(jobs: JobQuerySet, asked: JobFilter) -> JobQuerySet:
     number = read_job_id(asked.text.lower())
     jobs = jobs.filter(pk=number) if number else jobs.of_kind(asked.kind)
+    if asked.array is not None:
+        jobs = jobs.filter(array=asked.array, **({} if asked.index is None else {"array_index": asked.index}))
+    elif not number:
+        jobs = jobs.filter(_is_shown(asked))
     if asked.text and not number:
-        jobs = jobs.filter(_has_text(asked.text))
+        jobs = jobs.filter(_has_text(asked.text, asked.with_arrays))
     if asked.states:
-        jobs = jobs.filter(state__in=asked.states)
+        jobs = jobs.filter(_has_state(asked))
     if asked.label:
         jobs = jobs.filter(has_label(asked.label))
     if asked.owner:
@@ -47,7 +57,21 @@ def filter_jobs(jobs: JobQuerySet, asked: JobFilter) -> JobQuerySet:
     return jobs.filter(submitted_at__lt=asked.until) if asked.until else jobs
 
 
-def _has_text(text: str) -> Q:
+def _is_shown(asked: JobFilter) -> Q:
+    shown = LISTED if asked.with_arrays else Q(array__isnull=True)
+    return shown | Q(name=asked.text) if asked.text else shown
+
+
+def _has_state(asked: JobFilter) -> Q:
+    if not asked.with_arrays or asked.array is not None:
+        return Q(state__in=asked.states)
+    alone = Q(array_index__isnull=True) | Q(array_index__gt=0)
+    return alone & Q(state__in=asked.states) | Q(array_index=0) & has_array_state(asked.states, "array__")
+
+
+def _has_text(text: str, with_arrays: bool) -> Q:
+    if with_arrays and (array := read_array_id(text.lower())):
+        return Q(array=array)
     found = Q(name__icontains=text) | Q(user__username__iexact=text) | Q(team__name__iexact=text) | has_label(text)
     if text.isascii() and text.isdecimal() and len(text) < 19:
         found |= Q(pk=int(text))

@@ -4,6 +4,7 @@ The reader, the JSON Schema, the body of `POST /jobs` and the table in docs/refe
 """
 
 from accounts.scopes import JOB_SCOPES
+from jobs.jobfile.array_values import Array
 from jobs.jobfile.shapes import Choice, Field, Flag, Keys, Whole
 from jobs.jobfile.spec import NOTIFY_WHEN, Checkpoint, IdleWish, MainProgram, NotifyWish
 from jobs.jobfile.values import (
@@ -298,6 +299,13 @@ JOB = Keys(
             "none",
             examples=({"role": "head", "run": "python sweep.py"},),
         ),
-        *_later("place", "array"),
+        Field(
+            "array",
+            Array(),
+            "Many alike jobs: how many, or the product of values by name; at_once: the most that are open together.",
+            "one job",
+            examples=(100, {"lr": ["1e-4", "3e-4"], "seed": "1..5", "at_once": 3}),
+        ),
+        *_later("place"),
     )
 )

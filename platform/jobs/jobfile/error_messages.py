@@ -5,6 +5,21 @@ from django.utils.translation import gettext_lazy as _
 FIELD_MESSAGES = {
     "alias": _("An alias (*%(name)s) is not allowed in a job file. Write the value out in full."),
     "anchor": _("An anchor (&%(name)s) is not allowed in a job file. Remove it and write each value out in full."),
+    "array_from_zero": _(
+        "“%(got)s” does not begin with 0. Write how many elements there are, such as 100 or 0..99, or name the range: "
+        "{n: %(got)s}."
+    ),
+    "array_held": _("An array cannot be held. Remove hold, or set start_at to let its elements start later."),
+    "array_name_twice": _("%(name)s is in array and in %(key)s. Keep one of the two."),
+    "array_too_large": _("The array has %(got)s elements. Take some values away, so that at most %(max)s are left."),
+    "array_without_values": _("The array has no values. Name some, such as {lr: [1e-4, 3e-4]}, or write how many."),
+    "bad_array": _(
+        "“%(got)s” is not an array. Write how many elements there are, such as 100, or values by name, such as "
+        "{lr: [1e-4, 3e-4], seed: 1..5}."
+    ),
+    "bad_array_values": _(
+        "“%(got)s” are not values of an array. Write a list, such as [1e-4, 3e-4], or a range: 1..5."
+    ),
     "bad_code": _("“%(got)s” is not valid code. Use a dot for this directory, or the digest of an uploaded archive."),
     "bad_data": _(
         "“%(got)s” is not a valid source of files. Write home:path or team:path, with :ro at the end for "

@@ -85,8 +85,22 @@ def _check_together(data: dict, found: dict) -> list[FieldError]:
     set_in_env = {name for each in (found, *found.get("roles", {}).values()) for name in each.get("env", {})}
     both = [name for name in found.get("secrets", {}) if name in set_in_env]
     wrong += [FieldError(pointer_of(["secrets", name]), "secret_in_env", {"name": name}) for name in both]
+    wrong += _check_array(found, set_in_env)
     time_s, max_time_s = found.get("time_s"), found.get("max_time_s")
     if time_s and max_time_s and time_s > max_time_s:
         params = {"time": duration_text(time_s), "max_time": duration_text(max_time_s)}
         wrong.append(FieldError("/time", "time_above_max", params))
     return wrong
+
+
+def _check_array(found: dict, set_in_env: set[str]) -> list[FieldError]:
+    array = found.get("array")
+    if array is None:
+        return []
+    elsewhere = [(name, "env") for name in set_in_env] + [(name, "secrets") for name in found.get("secrets", {})]
+    wrong = [
+        FieldError(pointer_of(["array", name]), "array_name_twice", {"name": name, "key": key})
+        for name, key in sorted(elsewhere)
+        if name in array.values
+    ]
+    return wrong + ([FieldError("/hold", "array_held")] if found.get("hold") else [])

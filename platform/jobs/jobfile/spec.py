@@ -14,6 +14,7 @@ from common.resources import (
     parse_gpu,
     parse_memory,
 )
+from jobs.jobfile.array_values import Array, ArrayWish, array_json
 from jobs.jobfile.shapes import pointer_of
 
 NO_GPU = GpuAsk()
@@ -139,6 +140,7 @@ class JobSpec:
     checkpoint: Checkpoint | None = None
     idle: IdleWish | None = None
     notify: NotifyWish | None = None
+    array: ArrayWish | None = None
 
 
 def to_json(spec: JobSpec) -> dict:
@@ -170,6 +172,7 @@ def to_json(spec: JobSpec) -> dict:
         "checkpoint": _checkpoint_json(spec.checkpoint),
         "idle": None if spec.idle is None else {"for": duration_text(spec.idle.for_s), "then": spec.idle.then},
         "notify": None if spec.notify is None else {"when": list(spec.notify.when), "to": list(spec.notify.to)},
+        **({} if spec.array is None else {"array": array_json(spec.array)}),
     }
 
 
@@ -198,6 +201,7 @@ def from_json(stored: dict) -> JobSpec:
         checkpoint=_maybe(_checkpoint, stored.get("checkpoint")),
         idle=_maybe(read_idle, stored.get("idle")),
         notify=_maybe(read_notify, stored.get("notify")),
+        array=_maybe(read_array, stored.get("array")),
     )
 
 
@@ -306,6 +310,10 @@ def read_idle(stored: dict) -> IdleWish:
 
 def read_notify(stored: dict) -> NotifyWish:
     return NotifyWish(tuple(stored["when"]), tuple(stored["to"]))
+
+
+def read_array(stored: dict | int) -> ArrayWish:
+    return Array().read(stored, "/array")
 
 
 def _maybe(reader, text):

@@ -1,10 +1,12 @@
 """Who is told of a job's start and end: its owner, and whom its file names (`notify`)."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from accounts.models import Membership, Team
 from common.errors import FieldError, InvalidInput
 from events.notices import Recipient
+from jobs.arrays.models import JobArray
 from jobs.jobfile.spec import NotifyWish
 from jobs.models import Job
 
@@ -20,9 +22,9 @@ def check_notified(team: Team, wish: NotifyWish) -> None:
 
 
 def list_recipients(
-    jobs: Sequence[Job], word: str, *, of_owner: Callable[[Job], bool] = lambda job: True
+    jobs: Sequence[Job | JobArray], word: str, *, of_owner: Callable[[Any], bool] = lambda job: True
 ) -> list[Recipient]:
-    """Return who is told that these jobs have started (`word`: start) or ended (success, failure).
+    """Return who is told that these jobs or arrays have started (`word`: start) or ended (success, failure).
 
     of_owner: whether it is news to an owner who did not ask. Who has left the team since is not told.
     """

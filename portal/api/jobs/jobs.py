@@ -4,16 +4,19 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from django.db.models import Prefetch, Q, prefetch_related_objects
-from drf_spectacular.utils import OpenApiResponse, extend_schema
+from drf_spectacular.utils import OpenApiResponse, PolymorphicProxySerializer, extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from common.errors import NotFound, PlatformError
 from events.models import Event
+from jobs.arrays.models import read_array_id
+from jobs.arrays.services import submit_array
 from jobs.changing import change_job, label_job, merge_labels
 from jobs.control import MOST_WHY, hold_job, release_job, retry_job, retry_jobs, settle_job, stop_job, stop_jobs
 from jobs.finding.filters import JobFilter, filter_jobs
+from jobs.jobfile.array_values import MOST_ELEMENTS
 from jobs.jobfile.load import load_jobfile, load_json
 from jobs.jobfile.parse import parse_spec
 from jobs.models import Job, JobKind, JobQuerySet, Task, read_job_id
@@ -35,6 +38,7 @@ from portal.api.http.lists import (
     read_small_number,
 )
 from portal.api.http.problems import problem
+from portal.api.jobs.array_shapes import ArrayDetailShape, show_array
 from portal.api.jobs.shapes import EventShape, JobShape, TaskShape, WaitAnswer, show_length, show_start, show_wait
 from portal.api.schema import JOB_CHANGE, JOB_FILE, Problem
 from portal.api.view import ApiView, read_query
@@ -43,6 +47,7 @@ from scheduler.preview.runtime_capabilities import runtime_has_containers, runti
 from scheduler.preview.stored_forecasts import load_forecasts, load_told_lengths
 
 MAX_BULK = 200
+SUBMITTED = PolymorphicProxySerializer("JobOrArray", [JobShape, ArrayDetailShape], resource_type_field_name=None)
 BODY = dict.fromkeys((JSON, *YAML), JOB_FILE)
 SORTS = {"submitted_at": read_moment, "priority": read_small_number, "name": read_name}
 TASKS = Prefetch("tasks", Task.objects.select_related("job", "node"))
@@ -70,6 +75,7 @@ def find_job(request: Request, job_id: str) -> Job:
 class JobsQuery(PageQuery):
     """state: one or more, with commas. user (or owner): a name, or "me". q: part of the name, an id, owner, team or
     label. label: "name" or "name:value". kind: left out, all but interactive. since, until: when it was submitted.
+    array: its elements, index: that one of them; left out, jobs that are no elements.
     """
 
     state = StatesField(JobState)
@@ -81,6 +87,8 @@ class JobsQuery(PageQuery):
     label = serializers.CharField(max_length=200, required=False)  # type: ignore[assignment]
     since = serializers.DateTimeField(required=False)
     until = serializers.DateTimeField(required=False)
+    array = serializers.CharField(max_length=40, required=False)
+    index = serializers.IntegerField(min_value=0, max_value=MOST_ELEMENTS, required=False)
     sort = SortField(SORTS)
     q = serializers.CharField(max_length=100, required=False)
 
@@ -101,22 +109,21 @@ class JobList(ApiView):
     @extend_schema(
         parameters=[KEY],
         request=BODY,
-        responses={201: OpenApiResponse(JobShape, "The job, and its address in Location.")},
+        responses={201: OpenApiResponse(SUBMITTED, "The job or the array, and its address in Location.")},
     )
     def post(self, request: Request) -> Response:
-        """Submit a job file, as JSON or YAML. It is refused only if it could never run."""
+        """Submit a job file, as JSON or YAML. It is refused only if it could never run. A file with `array` is answered
+        with the array, whose id begins with arr-.
+        """
         kind = media_type(request, JSON, *YAML)
         body = read_body(request, MAX_JSON if kind == JSON else MAX_YAML)
         spec = parse_spec(load_json(body) if kind == JSON else load_jobfile(body))
-        job = submit_job(
-            user=request.user,
-            spec=spec,
-            check=check_possible,
-            containers=runtime_has_containers(),
-            key=read_key(request),
-            body=body,
-        )
-        return answer_new_job(job)
+        can = {"check": check_possible, "containers": runtime_has_containers()}
+        once = {"key": read_key(request), "body": body}
+        if spec.array is not None:
+            shown = show_array(submit_array(user=request.user, spec=spec, **can, **once))
+            return Response(shown, status=201, headers={"Location": shown["links"]["self"]})
+        return answer_new_job(submit_job(user=request.user, spec=spec, **can, **once))
 
 
 class JobDetail(ApiView):
@@ -351,6 +358,8 @@ def read_filter(query: dict, request: Request) -> JobFilter:
         since=query.get("since"),
         until=query.get("until"),
         text=query.get("q", ""),
+        array=read_array_id(query["array"]) or 0 if "array" in query else None,  # 0 finds nothing
+        index=query.get("index"),
     )
 
 

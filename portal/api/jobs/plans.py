@@ -9,9 +9,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.permissions import require
+from jobs.arrays.estimate import plan_duration_s
+from jobs.arrays.models import USUAL_AT_ONCE
 from jobs.changing import read_change_value
 from jobs.jobfile.load import load_jobfile, load_json
 from jobs.jobfile.parse import parse_spec
+from jobs.jobfile.spec import JobSpec
 from jobs.states import JobState
 from portal.api.http.bodies import JSON, MAX_JSON, MAX_YAML, YAML, media_type, read_body
 from portal.api.http.fields import Reason, one_of, show_reasons
@@ -21,6 +24,7 @@ from portal.api.jobs.shapes import StartRange, show_start
 from portal.api.schema import Problem
 from portal.api.view import ApiView
 from portal.wording.plans import (
+    describe_array,
     describe_borrowing,
     describe_change,
     describe_other_choice,
@@ -86,12 +90,23 @@ class OtherChoiceShape(serializers.Serializer):
     text = serializers.CharField()
 
 
+class PlannedArray(serializers.Serializer):
+    """How many elements follow what is told of the first. lasts_s: from the first's start to the last's end at the
+    soonest, null unless the file says at_once and time.
+    """
+
+    total = serializers.IntegerField()
+    at_once = serializers.IntegerField()
+    lasts_s = serializers.IntegerField(allow_null=True)
+    text = serializers.CharField()
+
+
 class PlanShape(LeversAnswer):
     """outcome: it starts in the next cycle (places), waits (position of `of`, reasons, start, levers), or can never run
     (refusal, as of a submit). text: in words. pool: where it starts or is to start first, null if it can never run.
     pools: all where it waits. preemptible: whether it may be stopped for other teams in `pool`, null if it can never
     run; preemptible_text: that, who says so, and what it means. other_choice: null of a job that is held or can never
-    run.
+    run. array: null of a file without; all else is told of its first element.
     """
 
     outcome = Outcome()
@@ -106,6 +121,7 @@ class PlanShape(LeversAnswer):
     preemptible_text = serializers.CharField(allow_blank=True)
     other_choice = OtherChoiceShape(allow_null=True)
     refusal = Problem(allow_null=True)
+    array = PlannedArray(allow_null=True)
 
 
 class JobsPlan(ApiView):
@@ -123,9 +139,9 @@ class JobsPlan(ApiView):
         kind = media_type(request, JSON, *YAML)
         body = read_body(request, MAX_JSON if kind == JSON else MAX_YAML)
         spec = parse_spec(load_json(body) if kind == JSON else load_jobfile(body))
-        to_come = spec.code == "."
-        answer = plan_job(request.user, replace(spec, code=None) if to_come else spec)
-        return Response(show_plan(answer, request))
+        code = None if spec.code == "." else spec.code
+        answer = plan_job(request.user, replace(spec, code=code, array=None))
+        return Response({**show_plan(answer, request), "array": show_planned_array(spec)})
 
 
 class JobLevers(ApiView):
@@ -158,6 +174,15 @@ def show_plan(answer: PlanAnswer, request: Request) -> dict[str, Any]:
         "refusal": problem(answer.never, request) if answer.never else None,
         **show_outlook(answer.outlook),
     }
+
+
+def show_planned_array(spec: JobSpec) -> dict[str, Any] | None:
+    wish = spec.array
+    if wish is None:
+        return None
+    numbers = {"total": wish.count, "at_once": wish.at_once or USUAL_AT_ONCE}
+    lasts_s = plan_duration_s(wish, spec.time_s)
+    return {**numbers, "lasts_s": lasts_s, "text": describe_array(wish, spec.time_s)}
 
 
 def show_other_choice(answer: PlanAnswer) -> dict[str, Any] | None:

@@ -8,6 +8,7 @@ from rest_framework import serializers
 
 from common.resources import show_cpu, show_duration, show_memory
 from events.models import Event
+from jobs.arrays.models import show_array_id
 from jobs.jobfile.description import ENDS_JOB
 from jobs.models import Job, Priority, Task, may_be_stopped, show_job_id
 from jobs.reason_messages import UNEXPLAINED, describe_end, describe_resize_refusal
@@ -208,7 +209,8 @@ class JobShape(serializers.Serializer):
     reason: why it ended. wait: while it waits. spec: the canonical job file. tasks: of the newest attempt.
     preemptible: whether it may be stopped for other teams, where it runs or in the first of the pools; spec has null
     where the pool said so at the submit. waits_for: jobs of its `after` that have yet to end. template: of which it was
-    made, with the values of its parameters. parent: the job that it is a copy of.
+    made, with the values of its parameters. parent: the job that it is a copy of. array, index: of which array it is
+    which element.
     """
 
     id = serializers.CharField(source="public_id")
@@ -234,6 +236,8 @@ class JobShape(serializers.Serializer):
     spec = serializers.DictField()
     template = UsedTemplate(allow_null=True)
     parent = serializers.SerializerMethodField()  # type: ignore[assignment]
+    array = serializers.SerializerMethodField()
+    index = serializers.IntegerField(source="array_index", allow_null=True)
     attempt = serializers.IntegerField()
     retries_left = serializers.IntegerField()
     submitted_at = serializers.DateTimeField()
@@ -289,6 +293,10 @@ class JobShape(serializers.Serializer):
     @extend_schema_field(serializers.CharField(allow_null=True))
     def get_parent(self, job: Job) -> str | None:
         return show_job_id(job.parent_id) if job.parent_id else None
+
+    @extend_schema_field(serializers.CharField(allow_null=True))
+    def get_array(self, job: Job) -> str | None:
+        return show_array_id(job.array_id) if job.array_id else None
 
     def get_preemptible(self, job: Job) -> bool:
         return may_be_stopped(job)

@@ -12,14 +12,16 @@ from django.utils.translation import ngettext
 
 from accounts.models import ApiToken, SshKey, User
 from common.resources import parse_gpu, show_duration, show_memory
+from jobs.arrays.models import JobArray
 from jobs.models import Job, JobQuerySet, Task
 from jobs.states import JOB_FINAL, JobState
 from monitoring.samples.newest import TaskUse, load_task_uses
 from notebooks.models import Notebook
+from portal.pages.arrays.view_model import ArrayView
 from portal.pages.cluster.scheduler_pulse import scheduler_late
 from portal.pages.home.needs import Need, describe_needs, list_needs
 from portal.pages.jobs.activity import Activity
-from portal.pages.jobs.view_model import JobView, view_jobs
+from portal.pages.jobs.view_model import JobRights, JobView, view_jobs
 from portal.pages.notebooks.view_model import NotebookView, view_notebooks
 from portal.wording.efficiency import Meter
 from portal.wording.resources import describe_gpu
@@ -28,7 +30,7 @@ from portal.wording.time_of_day import clock
 from scheduler.preview.possible_asks import PossibleAsks
 from scheduler.preview.stored_forecasts import load_first_promises, load_forecasts
 
-MOST_ROWS, MOST_ENDED, MOST_FAILED = 60, 5, 5
+MOST_ROWS, MOST_ENDED, MOST_FAILED, MOST_ARRAYS = 60, 5, 5, 20
 NEWS = timedelta(hours=24)
 """So long a failure needs its owner, unless the job was sent again."""
 IN_ORDER = {JobState.RUNNING: 0, JobState.STARTING: 1, JobState.STOPPING: 2, JobState.QUEUED: 3}
@@ -141,6 +143,13 @@ class Desk:
         mine = Notebook.objects.live().filter(user=self.user)
         return view_notebooks(mine.started().with_names().order_by("-job_id"), self.user)
 
+    @cached_property
+    def arrays(self) -> list[ArrayView]:
+        """Open arrays, each in one line instead of its elements."""
+        mine = JobArray.objects.visible_to(self.user).filter(user=self.user).open().with_names()
+        rights = JobRights(self.user)
+        return [ArrayView(array, rights) for array in mine.defer("spec")[:MOST_ARRAYS]]
+
     @property
     def has_simulated_cards(self) -> bool:
         return any(row.job.has_simulated_cards for row in self.running)
@@ -149,7 +158,7 @@ class Desk:
     def is_new(self) -> bool:
         """Whether the user has done nothing yet, and sees first steps."""
         has_notebooks = Notebook.objects.live().filter(user=self.user).exists()
-        return not self._jobs and not self.ended and not has_notebooks
+        return not self._jobs and not self.ended and not has_notebooks and not self.arrays
 
     @property
     def usual_size(self) -> str:
@@ -186,7 +195,7 @@ class Desk:
         return view_jobs(failed.exclude(Exists(again)).order_by("-ended_at")[:MOST_FAILED], self.user)
 
     def _mine(self) -> JobQuerySet:
-        mine = Job.objects.visible_to(self.user).filter(user=self.user).of_kind("")
+        mine = Job.objects.visible_to(self.user).filter(user=self.user, array=None).of_kind("")
         return mine.with_names().defer("spec", "labels")
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
+from jobs.jobfile.array_values import AT_ONCE
 from jobs.jobfile.patterns import find_pattern, write_pattern
 
 ASKS = ("0", "4GB", "1/4", "1/2", "1", "2")
@@ -87,6 +88,13 @@ def _show_lines(said: object) -> str:
     return "\n".join(f"{name}={_text(value)}".replace("\n", "\\n") for name, value in said.items())
 
 
+def _show_array(said: object) -> str:
+    """Return "100", or a variable in each line with its values after a colon."""
+    if not isinstance(said, dict):
+        return _text(said)
+    return "\n".join(f"{name}: {_show_list(values)}" for name, values in said.items())
+
+
 def _show_part(part: str, said: object) -> str:
     """Return what a map says of one key, or what stands in the map's place."""
     return _show_list(said.get(part) if isinstance(said, dict) else said)
@@ -109,6 +117,19 @@ def _read_env(value: str) -> dict[str, str]:
     """Return variables, with spaces around a value as they were typed."""
     lines = [line for line in value.split("\n") if line.strip()]
     return {key.strip(): text for key, _, text in (line.partition("=") for line in lines)}
+
+
+def _read_array(value: str) -> object:
+    if ":" not in value:
+        return _number(value)
+    pairs = (line.partition(":") for line in value.split("\n") if line.strip())
+    return {name.strip(): _read_array_values(name.strip(), item.strip()) for name, _, item in pairs}
+
+
+def _read_array_values(name: str, text: str) -> object:
+    if name == AT_ONCE or ".." in text:
+        return _number(text)
+    return [item.strip() for item in text.strip("[]").split(",")]
 
 
 def _read_list(value: str) -> object:
@@ -166,6 +187,7 @@ CONTROLS: dict[str, Control] = {
     "hold": FLAG,
     "preemptible": CHOICE,
     "env": Control(_show_lines, _read_env),
+    "array": Control(_show_array, _read_array),
     "data": Control(_show_lines, _read_lines),
     "ports": LIST,
     "tensorboard": TEXT,

@@ -18,6 +18,7 @@ from jobs.finding.list_query import STATES, read_list_query
 from jobs.models import Job, JobKind, JobQuerySet
 from jobs.states import JOB_ACTIVE
 from portal.models import SavedView
+from portal.pages.arrays.view_model import ArrayView, view_array_of
 from portal.pages.cluster.scheduler_pulse import scheduler_late
 from portal.pages.jobs.form import BLANK, write_first_file
 from portal.pages.jobs.view_model import JobView, view_jobs
@@ -95,17 +96,23 @@ class JobList:
         name, down = self.asks.sort.removeprefix("-"), self.asks.sort.startswith("-")
         by = COLUMNS[name][1]
         order = by.desc(nulls_last=True) if down else by.asc(nulls_last=True)
-        jobs = filter_jobs(self._jobs_of_chosen_owners(), self.asks.filter).with_names().defer("spec")
+        jobs = filter_jobs(self._jobs_of_chosen_owners(), replace(self.asks.filter, with_arrays=True))
+        jobs = jobs.with_names().select_related("array").defer("spec", "array__spec")
         return Paginator(jobs.order_by(order, "-pk"), PAGE).get_page(self._page)
 
     @cached_property
-    def views(self) -> list[JobView]:
+    def views(self) -> list[JobView | ArrayView]:
+        """Jobs, and the arrays for which their first elements stand."""
+        return [view_array_of(view) if view.job.array_index == 0 else view for view in self._jobs]
+
+    @cached_property
+    def _jobs(self) -> list[JobView]:
         return view_jobs(self.page.object_list, self.user)
 
     @property
     def is_sampled(self) -> bool:
         """Whether curves are shown, which change without events."""
-        return any(view.activity for view in self.views)
+        return any(view.activity for view in self._jobs if view.job.array_index != 0)
 
     @property
     def count(self) -> str:

@@ -20,6 +20,8 @@ from cluster.models import Pool
 from common.errors import FieldError, InvalidInput, PlatformError
 from common.resources import show_cpu, show_duration, show_gpu, show_memory
 from images.catalogue import CATALOGUE, filter_visible_images
+from jobs.arrays.models import read_array_id
+from jobs.arrays.services import find_array, submit_array
 from jobs.code.upload import keep_code, pack_one_file
 from jobs.copying.copies import copy_file
 from jobs.jobfile.dump import dump_file
@@ -37,6 +39,7 @@ from portal.pages.jobs.view_model import find_job
 from portal.pages.own_limits import find_full_submit_limit
 from portal.pages.request_guards import signed_in
 from portal.wording.plans import (
+    describe_array,
     describe_borrowing,
     describe_change,
     describe_other_choice,
@@ -77,7 +80,10 @@ def new_job(request: HttpRequest) -> HttpResponse:
         keep_upload(request.user, edited, request.FILES.get("upload"))
         origin = find_origin(request.user, request.POST.get("parent", ""))
         can = {"check": check_possible, "containers": runtime_has_containers()}
-        job = submit_job(user=request.user, spec=edited.spec(), origin=origin, **can)
+        if (spec := edited.spec()).array is not None:
+            array = submit_array(user=request.user, spec=spec, **can)
+            return redirect("array", array_id=array.public_id)
+        job = submit_job(user=request.user, spec=spec, origin=origin, **can)
     except PlatformError as error:  # here, so that the form is kept
         return _show(request, edited, locate_errors(error, edited), possible, error.status)
     return redirect("job", job_id=job.public_id)
@@ -102,10 +108,11 @@ def sync_job_editor(request: HttpRequest) -> JsonResponse:
 
 
 def build_first_file(user: User, source: str, possible: PossibleAsks) -> str:
-    """Return the first job file: an example, a copy of job `source`, or blank."""
+    """Return the first job file: an example, a copy of the job or array `source`, or blank."""
     if source in ("", "example"):
         return write_first_file(EXAMPLE if source else BLANK, possible.usual)
-    return dump_file(copy_file(user, find_job(user, source)))
+    source_row = find_array(user, source) if read_array_id(source) else find_job(user, source)
+    return dump_file(copy_file(user, source_row))
 
 
 def find_origin(user: User, source: str) -> Origin:
@@ -148,9 +155,9 @@ def preview(user: User, edited: EditedJob, verdict: Verdict, *, ahead: bool) -> 
     """
     if verdict.spec is None:
         return _build_preview("plain", _("Fix the marked fields to see where the job could start."))
-    spec = replace(verdict.spec, code=None) if edited.chosen else verdict.spec
+    spec = verdict.spec
     try:
-        answer = plan_job(user, spec, levers=ahead)
+        answer = plan_job(user, replace(spec, code=None if edited.chosen else spec.code, array=None), levers=ahead)
     except PlatformError as error:
         refused = _add_refusals(error, edited, verdict)
         lines = [line["words"] for line in refused.lines]
@@ -159,6 +166,8 @@ def preview(user: User, edited: EditedJob, verdict: Verdict, *, ahead: bool) -> 
         return _build_preview("fault", describe_plan(answer), fixes=_add_refusals(answer.never, edited, verdict).fixes)
     draft, waits = cast(Draft, answer.draft), answer.outcome == "waits"
     more = [capfirst(describe_wait(reason)) for reason in answer.reasons[:1]]
+    if spec.array is not None:
+        more.append(describe_array(spec.array, spec.time_s))
     more.append(f"{describe_borrowing(draft)} {describe_other_choice(answer.other, answer.outcome)}".strip())
     more += list_notes(user, draft)
     if waits and not ahead:

@@ -17,6 +17,7 @@ from accounts.permissions import PERMISSIONS, roles_of
 from cluster.models import HighPriority, Pool
 from common.errors import NotFound
 from common.resources import parse_gpu, show_duration, show_place
+from jobs.arrays.models import show_array_id
 from jobs.changing import show_label
 from jobs.lifecycle import MADE_ROOM
 from jobs.models import Job, JobKind, Priority, Task, read_job_id
@@ -228,6 +229,11 @@ class JobView:
     @property
     def may_label(self) -> bool:
         return self.rights.may("job.label", self.job)
+
+    @property
+    def array_id(self) -> str:
+        """The array of which it is an element, or ""."""
+        return show_array_id(self.job.array_id) if self.job.array_id else ""
 
     # ---- placement ----
 

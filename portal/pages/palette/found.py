@@ -12,6 +12,7 @@ from django.utils.translation import gettext_lazy
 
 from accounts.models import User
 from cluster.models import Node
+from jobs.arrays.models import JobArray
 from jobs.models import Job
 from notebooks.models import Notebook
 from portal.pages.jobs.view_model import JobRights, JobView
@@ -21,6 +22,7 @@ from portal.search.search import find
 
 HEADINGS = {
     Job.KIND: gettext_lazy("Jobs"),
+    JobArray.KIND: gettext_lazy("Arrays"),
     Notebook.KIND: gettext_lazy("Notebooks"),
     User.KIND: gettext_lazy("People"),
     Node.KIND: gettext_lazy("Machines"),
@@ -137,6 +139,11 @@ def _show_job(job: Job, _reader: User) -> Option:
     return Option(job.name or job.public_id, "list-details", reverse("job", args=[job.public_id]), note=note)
 
 
+def _show_array(array: JobArray, _reader: User) -> Option:
+    note = f"{array.public_id} · {array.get_state_display()} · {array.user.username}"
+    return Option(array.name, "list-details", reverse("array", args=[array.public_id]), note=note)
+
+
 def _show_notebook(notebook: Notebook, reader: User) -> Option:
     view = NotebookView(notebook, reader)
     note = f"{view.id} · {view.state_label} · {notebook.user.username}"
@@ -159,6 +166,7 @@ def _show_node(node: Node, _reader: User) -> Option:
 
 SHOWN: dict[str, Callable[[Any, User], Option]] = {
     Job.KIND: _show_job,
+    JobArray.KIND: _show_array,
     Notebook.KIND: _show_notebook,
     User.KIND: _show_person,
     Node.KIND: _show_node,

@@ -36,9 +36,11 @@ NOT_REFUSED = {
     **dict.fromkeys(("tab", "two_documents", "unclosed", "yaml_control"), NO_DATA),
     **dict.fromkeys(("anchor", "merge_key", "utf16"), ONLY_TEXT),
     **dict.fromkeys(("nan", "surrogate"), NO_JSON),
-    **dict.fromkeys(("gpu_more_than_a_card", "gpu_too_fine", "idle_too_soon", "roles_tasks"), SUM),
+    **dict.fromkeys(("array_large", "gpu_more_than_a_card", "gpu_too_fine", "idle_too_soon", "roles_tasks"), SUM),
     **dict.fromkeys(
         (
+            "array_env",
+            "array_held",
             "data_twice",
             "main_alone",
             "main_ends",

@@ -9,6 +9,8 @@ from accounts.models import ApiToken
 from accounts.services import create_token, revoke_token
 from common.errors import InvalidInput
 from events.models import Event
+from jobs.arrays.making import take_step
+from jobs.arrays.models import JobArray
 from jobs.copying.copies import build_rerun, copy_file
 from jobs.job_tokens.tokens import URL, VARIABLE
 from jobs.models import Job, Task
@@ -122,6 +124,19 @@ def test_it_ends_with_the_token_that_submitted_the_job(cast, runtime):
     waits.refresh_from_db()
     assert (waits.state, waits.reason) == (TaskState.FAILED, "secret_missing")
     assert "The token that submitted this job was revoked" in waits.detail and not runtime.starts
+
+
+def test_the_elements_of_an_array_have_no_more_than_its_submitter_gave(cast, runtime):
+    weak = Api(make.token(cast.ada, "jobs:write"))
+    assert weak.post("jobs", {**FILE, "array": 3}).json()["errors"][0]["code"] == "scope_beyond_token"
+    row, secret = create_token(user=cast.ada, name="ci", scopes=["jobs:read", "jobs:write"])
+    assert Api(secret).post("jobs", {**FILE, "array": 3}).status_code == 201
+    take_step(JobArray.objects.get().pk, lambda draft: None, True)
+    made = Job.objects.order_by("array_index")
+    assert [job.made_by_id for job in made] == [row.pk, row.pk]
+    token = give(runtime, place(made[1]))
+    revoke_token(user=cast.ada, token_id=row.pk)
+    assert not works(token)
 
 
 def test_it_never_outlives_that_token(cast, runtime):

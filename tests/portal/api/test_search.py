@@ -93,5 +93,5 @@ def test_without_a_text_it_says_what_is_missing(ada):
 
 
 def test_it_costs_one_query_for_each_kind(cast, job, django_assert_num_queries):
-    with django_assert_num_queries(4):
+    with django_assert_num_queries(5):
         assert search(cast.ada, "ada")

@@ -146,5 +146,5 @@ def test_any_text_is_answered(cast, text):
 
 def test_it_costs_few_queries(cast, job, client, django_assert_max_num_queries):
     client.force_login(cast.ada)
-    with django_assert_max_num_queries(8):  # session, person, one for each kind, roles, the job's tasks
+    with django_assert_max_num_queries(9):  # session, person, one for each kind, roles, the job's tasks
         client.get("/search", {"q": "llama"})

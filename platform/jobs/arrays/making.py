@@ -1,0 +1,168 @@
+"""Make the elements of arrays as there is room for them: each once, whatever is killed when.
+
+One transaction, under the array's lock, makes one element and counts it as made. What a killed worker leaves behind is
+an array of which an element is to be made still.
+"""
+
+import logging
+import time
+from dataclasses import replace
+from datetime import timedelta
+
+from django.db import DatabaseError, transaction
+from django.db.models import Count
+
+from common.errors import BudgetSpent, PlatformError, QuotaExceeded, StaleState, describe_as_json
+from common.locks import database_now, lock_rows
+from events.notices import notify_all
+from events.record_and_publish import SYSTEM, publish_row, record
+from jobs.arrays.models import ElementCounts, JobArray
+from jobs.arrays.steps import Step, choose_step
+from jobs.control import retry_job
+from jobs.jobfile.spec import JobSpec, from_json
+from jobs.models import Job, JobQuerySet
+from jobs.notices.recipients import list_recipients
+from jobs.states import JOB_ACTIVE, JobState
+from jobs.submit import Check, Origin, submit_job
+
+log = logging.getLogger("tessera.arrays")
+
+MAKE_S = 5.0
+"""How long one call makes elements; the next one goes on."""
+TRY_AGAIN = timedelta(seconds=30)
+TRANSIENT = (QuotaExceeded, BudgetSpent, StaleState)
+"""Refusals that pass by themselves: a limit of counts has room again, a budget refills."""
+
+
+def make_due_elements(check: Check, containers: bool) -> int:
+    """Take the next steps of all open arrays in turn, for MAKE_S at most; return how many elements were made or queued
+    again. check, containers: as jobs.submit has them.
+    """
+    made, until = 0, time.monotonic() + MAKE_S
+    going = list(JobArray.objects.open().order_by("pk").values_list("pk", flat=True))
+    while going and time.monotonic() < until:
+        going = [pk for pk in going if take_step(pk, check, containers)]
+        made += len(going)
+    return made
+
+
+@transaction.atomic
+def take_step(pk: int, check: Check, containers: bool) -> bool:
+    """Do what is next for an array and count its elements anew; return whether there may be more to do at once."""
+    array = lock_array(pk)
+    counts = count_elements(array)
+    again = _find_retried(array).order_by("array_index").first()
+    step = choose_step(array, counts, again is not None, database_now())
+    if step in (Step.MAKE, Step.RETRY):
+        _try(array, again, check, containers)
+    elif step == Step.END:
+        _end(array, counts)
+    store_counts(array)
+    return step in (Step.MAKE, Step.RETRY) and array.try_at is None
+
+
+def lock_array(pk: int) -> JobArray:
+    """Lock an array, before all that its elements need locks of."""
+    (array,) = lock_rows(JobArray.objects.with_names().filter(pk=pk))
+    return array
+
+
+def count_elements(array: JobArray) -> ElementCounts:
+    states = dict(Job.objects.filter(array=array.pk).order_by().values_list("state").annotate(n=Count("pk")))
+    return ElementCounts(
+        waiting=states.get(JobState.QUEUED, 0),
+        running=sum(states.get(state, 0) for state in JOB_ACTIVE),
+        succeeded=states.get(JobState.SUCCEEDED, 0),
+        failed=states.get(JobState.FAILED, 0),
+        cancelled=states.get(JobState.CANCELLED, 0),
+    )
+
+
+def store_counts(array: JobArray) -> None:
+    """Count the elements of a locked array anew, and tell pages if anything of it changed."""
+    before = array.counts
+    counts = count_elements(array)
+    for name, value in counts._asdict().items():
+        setattr(array, name, value)
+    array.save()
+    if counts != before or array.has_ended:
+        publish_row(array)
+
+
+def make_element(array: JobArray, check: Check, containers: bool) -> Job:
+    """Submit the next element of a locked array. Raises what submit_job raises."""
+    index = array.made
+    job = submit_job(
+        user=array.user,
+        spec=build_element_spec(from_json(array.spec), index),
+        check=check,
+        containers=containers,
+        origin=Origin(array=array, index=index),
+    )
+    array.made += 1
+    return job
+
+
+def build_element_spec(spec: JobSpec, index: int) -> JobSpec:
+    """Return an element's own file: without `array`, with its values as variables, and its index in its name."""
+    assert spec.array is not None
+    ending = f".{index}"
+    name = f"{spec.name[: 64 - len(ending)]}{ending}"
+    return replace(spec, array=None, name=name, env={**spec.env, **spec.array.values_at(index)})
+
+
+def _find_retried(array: JobArray) -> JobQuerySet:
+    """Return the ended elements that somebody asked to be queued again, and that have not been since."""
+    if array.retry_asked_at is None:
+        return Job.objects.none()
+    states = [JobState.FAILED, *([JobState.CANCELLED] if array.retry_all else [])]
+    return Job.objects.with_names().filter(array=array.pk, state__in=states, ended_at__lt=array.retry_asked_at)
+
+
+def _try(array: JobArray, again: Job | None, check: Check, containers: bool) -> None:
+    """Make an element, or queue one again. What refuses it now is kept in words, and tried again if it may pass."""
+    before = array.made
+    try:
+        with transaction.atomic():
+            if again is None:
+                make_element(array, check, containers)
+            else:
+                assert array.retry_by is not None
+                retry_job(actor=array.retry_by, job=again)
+    except DatabaseError:
+        raise
+    except Exception as failed:
+        array.made = before
+        _refuse(array, failed)
+    else:
+        array.try_at, array.why = None, None
+
+
+def _refuse(array: JobArray, failed: Exception) -> None:
+    error = failed if isinstance(failed, PlatformError) else PlatformError()
+    if error is not failed:
+        log.exception("no element of %s was made", array)
+    array.why = describe_as_json(error)
+    if error.status >= 500 or isinstance(error, TRANSIENT):
+        array.try_at = database_now() + TRY_AGAIN
+        return
+    array.halted_at, array.retry_asked_at, array.try_at = database_now(), None, None
+    record(array, "halted", actor=SYSTEM, reason=error.code[:40])
+
+
+def _end(array: JobArray, counts: ElementCounts) -> None:
+    """Mark an array as ended, and tell the people of it once."""
+    array.ended_at, array.retry_asked_at = database_now(), None
+    for name, value in counts._asdict().items():
+        setattr(array, name, value)
+    record(array, "ended", actor=SYSTEM, params=_tell(array))
+    kinds = {JobState.SUCCEEDED: ("job_succeeded", "success"), JobState.FAILED: ("job_failed", "failure")}
+    if array.state in kinds:
+        kind, word = kinds[JobState(array.state)]
+        notify_all(
+            kind, [replace(one, params={**one.params, **_tell(array)}) for one in list_recipients([array], word)]
+        )
+
+
+def _tell(array: JobArray) -> dict[str, int]:
+    return {"succeeded": array.succeeded, "failed": array.failed, "cancelled": array.cancelled, "total": array.total}

@@ -1,0 +1,165 @@
+"""The page of an array, its row in the list of jobs, and its field in the form."""
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from jobs.arrays.making import make_due_elements
+from jobs.arrays.models import JobArray
+from jobs.models import Job
+from jobs.states import JobState, TaskState
+from portal.pages.jobs.form import data_of, values_of
+from tests import make
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def cast():
+    return make.cast()
+
+
+@pytest.fixture
+def ada(cast, client, settings):
+    client.defaults["HTTP_ORIGIN"] = settings.TESSERA_PUBLIC_URL
+    client.force_login(cast.ada)
+    return client
+
+
+def text(answer) -> str:
+    assert answer.status_code == 200, answer
+    return answer.content.decode()
+
+
+def make_more() -> None:
+    while make_due_elements(lambda draft: None, True):
+        pass  # one call ends after a while
+
+
+def end(job: Job, state: str = TaskState.SUCCEEDED, reason: str = "completed", code: int = 0) -> None:
+    make.start(job)
+    make.end(job, state, reason, code)
+
+
+def test_the_list_has_one_row_for_an_array(ada, cast):
+    array = make.array(cast.ada, {"n": "1..100", "at_once": 5})
+    alone = make.job(cast.ada, pool="dev")
+    end(Job.objects.get(array_index=0))
+    make_more()
+    page = text(ada.get("/jobs/"))
+    assert f'id="row-{array.public_id}"' in page and f'id="row-{alone.public_id}"' in page
+    assert page.count('<tr id="row-') == 2 and "<b>1/100</b>" in page
+    assert "5 waiting" in page
+    assert text(ada.get("/jobs/?q=" + array.public_id)).count('<tr id="row-') == 1
+
+
+@pytest.mark.parametrize(("asked", "seen"), [("waiting", True), ("done", False), ("failed", False), ("active", False)])
+def test_its_row_has_the_state_of_the_whole(ada, cast, asked, seen):
+    array = make.array(cast.ada, {"n": "1..3", "at_once": 1})
+    end(Job.objects.get())  # the element whose row it is
+    make_more()
+    assert (f'id="row-{array.public_id}"' in text(ada.get(f"/jobs/?state={asked}"))) == seen
+
+
+def test_the_list_asks_no_more_of_a_long_array(ada, cast):
+    make.array(cast.ada, 2)
+    make_more()
+
+    def count_queries() -> int:
+        with CaptureQueriesContext(connection) as queries:
+            text(ada.get("/jobs/"))
+        return len(queries)
+
+    count_queries()  # some are asked once
+    few = count_queries()
+    make.array(cast.ada, 60)
+    make_more()
+    assert count_queries() == few
+
+
+def test_its_page_shows_elements_with_their_values(ada, cast):
+    array = make.array(cast.ada, {"lr": ["1e-4", "3e-4"], "seed": "1..40"})
+    end(Job.objects.get(), TaskState.FAILED, "exit_nonzero", 1)
+    make_more()
+    page = text(ada.get(f"/a/{array.public_id}/"))
+    assert page.count('<tr id="element-') == 50 and "lr=3e-4 seed=1" in page
+    assert "Retry failed (1)" in page and "1/80" in page
+    failed = text(ada.get(f"/a/{array.public_id}/?state=failed"))
+    assert failed.count('<tr id="element-') == 1
+    assert text(ada.get(f"/a/{array.public_id}/?state=nothing&page=2")).count('<tr id="element-') == 30
+    job = Job.objects.get(array_index=0)
+    assert f'href="/a/{array.public_id}/"' in text(ada.get(f"/j/{job.public_id}/"))
+
+
+def test_a_fragment_is_its_row(ada, cast):
+    array = make.array(cast.ada, 3)
+    answer = ada.get(f"/a/{array.public_id}/", headers={"HX-Request": "true", "HX-Target": f"row-{array.public_id}"})
+    assert text(answer).lstrip().startswith(f'<tr id="row-{array.public_id}"')
+
+
+def test_stop_and_retry(ada, cast):
+    array = make.array(cast.ada, {"n": "1..9", "at_once": 3})
+    end(Job.objects.get(), TaskState.FAILED, "exit_nonzero", 1)
+    make_more()
+    at = f"/a/{array.public_id}/"
+    assert ada.post(f"{at}stop").url == at
+    make_more()
+    assert "Run the rest (9)" in text(ada.get(at))
+    assert ada.post(f"{at}retry").url == at
+    make_more()
+    assert Job.objects.get(state=JobState.QUEUED).array_index == 0
+    ada.post(f"{at}retry", {"all": "on"})
+    make_more()
+    assert Job.objects.filter(state=JobState.QUEUED).count() == 3
+    ended = make.array(cast.ada, 1)
+    assert "is left to be queued again" in text(ada.post(f"/a/{ended.public_id}/retry", follow=True))
+
+
+def test_who_may_not_act_sees_no_buttons(client, cast):
+    array = make.array(cast.ada, 3)
+    client.force_login(make.user("cal", cast.nlp))
+    page = text(client.get(f"/a/{array.public_id}/"))
+    assert "/stop" not in page and "/retry" not in page
+
+
+def test_the_form_submits_and_clones_one(ada, cast):
+    yaml = "run: python train.py\nname: sweep\nteam: nlp\npool: dev\ngpu: 1/4\narray: {lr: [1e-4, 3e-4], at_once: 1}\n"
+    answer = ada.post("/jobs/new", {"yaml": yaml, "touched": ""})
+
+    array = JobArray.objects.get()
+    assert answer.url == f"/a/{array.public_id}/" and array.total == 2
+    cloned = text(ada.get(f"/jobs/new?from={array.public_id}"))
+    assert "lr: 1e-4, 3e-4" in cloned
+    told = ada.post("/jobs/new/sync", {"yaml": yaml, "touched": ""}).json()
+    assert any("An array of 2 elements" in line for line in told["preview"]["more"])
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        (100, "100"), ("0..99", "0..99"), ("ten", "ten"),
+        ({"lr": ["1e-4", "3e-4"], "seed": "1..5", "at_once": 3}, "lr: 1e-4, 3e-4\nseed: 1..5\nat_once: 3"),
+    ],
+)  # fmt: skip
+def test_the_field_of_the_form_says_what_the_file_says(said, shown):
+    assert values_of({"array": said})["array"] == shown
+    assert data_of({"array": shown}, {"run": "x"}) == {"run": "x", "array": said}
+    assert data_of({"array": shown.replace("\n", "\r\n")}, {"array": said}) == {"array": said}
+    assert data_of({"array": ""}, {"run": "x", "array": said}) == {"run": "x"}
+
+
+def test_the_palette_finds_the_array_and_not_its_elements(ada, cast):
+    array = make.array(cast.ada, 3)
+    make_more()
+    for typed in ("sweep", array.public_id):
+        page = text(ada.get("/search", {"q": typed}, headers={"HX-Request": "true"}))
+        assert f"/a/{array.public_id}/" in page and "/j/" not in page
+    assert "/j/" in text(ada.get("/search", {"q": "sweep.1"}, headers={"HX-Request": "true"}))
+
+
+def test_an_end_is_told_in_words(ada, cast):
+    array = make.array(cast.ada, 1)
+    end(Job.objects.get(), TaskState.FAILED, "exit_nonzero", 1)
+    make_more()
+    page = text(ada.get("/notices/"))
+    assert f"sweep ({array.public_id}) failed" in page and "0 of 1 elements are done, 1 failed." in page
