@@ -9,6 +9,7 @@ import subprocess
 import sysconfig
 import tarfile
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 
 from runtimes.local.images.image_store import ImageStore
@@ -23,6 +24,14 @@ def build_layer(entries: Mapping[str, Entry]) -> bytes:
     with tarfile.open(fileobj=whole, mode="w", format=tarfile.GNU_FORMAT) as archive:
         for name, entry in entries.items():
             add_entry(archive, name, entry)
+    return whole.getvalue()
+
+
+def build_folder_layer(folder: Path, target: str) -> bytes:
+    """A layer with a folder of this machine."""
+    whole = io.BytesIO()
+    with tarfile.open(fileobj=whole, mode="w", format=tarfile.GNU_FORMAT) as archive:
+        archive.add(folder, target)
     return whole.getvalue()
 
 
@@ -64,39 +73,17 @@ def load_image(images_dir: Path, name: str, layers: Iterable[bytes], env: Iterab
     archive.unlink()
 
 
-SHELL = (
-    "sh",
-    "bash",
-    *[
-        "cat",
-        "env",
-        "grep",
-        "head",
-        "id",
-        "ln",
-        "ls",
-        "mkdir",
-        "rm",
-        "seq",
-        "sleep",
-        "sort",
-        "stat",
-        "stty",
-        "tail",
-        "touch",
-        "tty",
-        "wc",
-        "yes",
-    ],
-)
+SHELL = tuple("sh bash cat env grep head id ln ls mkdir rm seq sleep sort stat stty tail touch tty wc yes".split())  # noqa: SIM905
 
 
-def build_shell_layer(programs: Iterable[str] = SHELL) -> bytes:
+@cache
+def build_shell_layer(programs: tuple[str, ...] = SHELL) -> bytes:
     """A layer with programs of this machine and their libraries, and with /etc/passwd."""
     usual = {"etc/passwd": b"root:x:0:0::/root:/bin/sh\n", "var/tmp": describe_folder(0o1777)}
     return build_layer(usual | collect_programs(programs))
 
 
+@cache
 def build_python_layer() -> bytes:
     """A layer with the machine's own Python, without what nobody loads."""
     home = Path(sysconfig.get_path("stdlib", vars={"installed_base": "/usr"}))
@@ -106,6 +93,8 @@ def build_python_layer() -> bytes:
         names[:] = [name for name in names if name not in left_out and not name.startswith("config-")]
         files |= {f"{folder}/{name}".lstrip("/"): Path(folder, name).read_bytes() for name in found}
     python = collect_programs(["python3"])
+    for extension in (home / "lib-dynload").glob("*.so"):
+        files |= collect_libraries(str(extension))
     return build_layer(files | python | {"usr/bin/python3": python["bin/python3"]})
 
 
@@ -121,7 +110,10 @@ def collect_programs(programs: Iterable[str]) -> dict[str, Entry]:
     for name in programs:
         path = next(path for folder in ("/bin", "/usr/bin", "") if os.path.exists(path := f"{folder}/{name}"))
         found[f"bin/{os.path.basename(name)}"] = Path(path).read_bytes()
-        listed = subprocess.run(["ldd", path], capture_output=True, text=True, check=True).stdout
-        for library in re.findall(r"(/\S+) \(0x", listed):
-            found[library.lstrip("/")] = Path(library).read_bytes()
+        found |= collect_libraries(path)
     return found
+
+
+def collect_libraries(path: str) -> dict[str, Entry]:
+    listed = subprocess.run(["ldd", path], capture_output=True, text=True, check=True).stdout
+    return {path.lstrip("/"): Path(path).read_bytes() for path in re.findall(r"(/\S+) \(0x", listed)}

@@ -4,6 +4,8 @@ import asyncio
 import os
 import re
 import statistics
+import subprocess
+import sys
 import tarfile
 import time
 from dataclasses import replace
@@ -19,7 +21,7 @@ from runtimes.images.names import RegistryLogin, make_image_key
 from runtimes.local.images.image_store import ImageStore
 from runtimes.local.images.podman import Podman, PodmanFailed
 from runtimes.local.images.pull import measure_store
-from runtimes.local.node.isolation_probe import SHARED, Isolation
+from runtimes.local.node.isolation_probe import SHARED, Isolation, run_python
 from runtimes.storage.areas import AreaId
 from tests.registry_server import Registry, serve_registry
 from tests.runtimes.contract.access_suite import output, running
@@ -109,17 +111,30 @@ def test_its_memory_limit_holds(world):
     assert view.cause == "out_of_memory"
 
 
-def test_a_checkpoint_in_the_image_is_seen(world):
-    spec = world.spec("mkdir -p ckpt; echo 1 > ckpt/a; sleep 60", checkpoint=Checkpoint("ckpt", "", 5))
-    world.runtime.start(spec)
-    wait_for(lambda: (view := world.view(spec.uuid)) and view.checkpointed_at, 30)
-    world.runtime.stop(spec.uuid, 0, epoch=5)
+async def test_a_session_is_inside(world):
+    assert await output(world, await running(world), "echo $GREETING; ls -d /tessera") == "hello\n/tessera\n"
 
 
-async def test_a_session_is_inside_and_the_image_chooses_no_code_of_ours(world):
-    uuid = await running(world)
-    text = await output(world, uuid, "echo $GREETING; ls -d /tessera; readlink /proc/self/root || true; echo $$")
-    assert text.splitlines()[:2] == ["hello", "/tessera"]
+def test_who_enters_an_image_imports_nothing_more():
+    code = "from runtimes.local.isolation import forbid_imports; forbid_imports(); import colorsys"
+    done = subprocess.run(run_python(code), env={}, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and "ModuleNotFoundError: No module named 'colorsys'" in done.stderr
+
+
+CLAIM = b"import os; open('/loaded', 'a').write(str(os.getuid()))\n"
+
+
+async def test_no_code_of_an_image_is_loaded_by_what_enters_it(world):
+    """Modules that our Python has not loaded yet lie where it looks for its own, and so do those of its C library."""
+    folders = {path.lstrip("/") for path in sys.path if path.startswith("/")} | {str(Path(os.__file__).parent)[1:]}
+    modules = ("dataclasses", "asyncio", "traceback", "pwd", "encodings/idna", "runtimes/__init__")
+    planted = build_layer({f"{folder}/{module}.py": CLAIM for folder in folders for module in modules})
+    load_image(world.runtime.config.images_dir, "planted", [build_shell_layer(), planted])
+    checkpoint = Checkpoint("ckpt", "", 5)
+    uuid = await running(world, image="localhost/planted:1", checkpoint=checkpoint)
+    with pytest.raises(Rejected, match="no-such-thing"):
+        await world.access().exec(uuid, ["no-such-thing"])
+    assert await output(world, uuid, "ls /loaded 2>/dev/null || echo none") == "none\n"
 
 
 # where it is not possible
@@ -211,7 +226,7 @@ OTHERS = {
     "a name of bytes": {"caf\udce9\n\x01": b"x"},
     "a hundred folders deep": {"d/" * 100 + "f": b"x"},
 }
-HOSTILE = LINKS | OTHERS
+HOSTILE: dict[str, dict] = {**LINKS, **OTHERS}
 RUN = """
 test ! -e /{outside}/canary || exit 9
 for each in /disk /kmem /dev/disk; do cat $each >/dev/null 2>&1 && exit 8; done
@@ -224,7 +239,7 @@ def test_forty_hostile_images_change_nothing_outside_of_the_store(world):
     outside = world.base / "outside"
     outside.mkdir()
     (outside / "canary").write_text("sings")
-    passwd, shell = Path("/etc/passwd").read_bytes(), build_shell_layer()
+    passwd, shell = Path("/etc/passwd").read_bytes(), build_shell_layer(("sh", "bash", "cat"))
     names = {}
     for number, (what, entries) in enumerate(HOSTILE.items()):
 
@@ -258,9 +273,9 @@ def test_a_program_of_the_image_with_the_set_user_bit_gains_nothing(world):
     assert log_of(world, "rootid -u", image="localhost/setuid:1").split() == [str(UID)]
 
 
-def test_a_bomb_is_given_up_before_the_disk_is_full(world, monkeypatch):
-    bomb = build_layer({"zeros": bytes(400 << 20)})
-    podman = Podman(ImageStore(world.runtime.config.images_dir), most_bytes=100 << 20)
+def test_a_bomb_is_given_up_before_the_disk_is_full(world):
+    bomb = build_layer({"zeros": bytes(200 << 20)})
+    podman = Podman(ImageStore(world.runtime.config.images_dir), most_bytes=20 << 20)
     archive = world.base / "bomb.tar"
     archive.write_bytes(build_archive("localhost/bomb:1", [bomb]))
     with pytest.raises(PodmanFailed, match="no space left on device"):
@@ -279,7 +294,7 @@ def registry():
 @pytest.fixture(scope="module")
 def pulling(registry):
     """A machine with little room for images, which knows the registry."""
-    world = ImageWorld(registry_plain=[registry.host], images_mib=64)
+    world = ImageWorld(registry_plain=[registry.host], images_mib=70)
     yield world
     world.close()
 
@@ -387,18 +402,18 @@ def test_an_image_is_fetched_ahead_of_jobs(pulling, registry):
 
 def test_the_store_stays_below_its_limit_and_keeps_what_runs(pulling, registry):
     store = ImageStore(pulling.runtime.config.images_dir)
-    kept = push(registry, "kept", build_layer({"kept": os.urandom(20 << 20)}))
+    kept = push(registry, "kept", build_layer({"kept": os.urandom(8 << 20)}))
     spec = pulling.spec("sleep 60", image=kept)
     pulling.runtime.start(spec)
     pulling.until(spec.uuid, "running")
     for number in range(4):
-        image = push(registry, f"big{number}", build_layer({"big": os.urandom(15 << 20)}))
+        image = push(registry, f"big{number}", build_layer({"big": os.urandom(8 << 20)}))
         assert end_of(pulling, image=image).exit_code == 7
     local_mib = 30  # of the image that was loaded, which stays
     assert measure_store(store) < (64 + local_mib) << 20
     keys = {record.key for record in store.list_records()}
     assert make_image_key(kept) in keys and not any("/big0@" in key for key in keys)
-    assert asyncio.run(output(pulling, spec.uuid, "wc -c /kept")).startswith(str(20 << 20))
+    assert asyncio.run(output(pulling, spec.uuid, "wc -c /kept")).startswith(str(8 << 20))
     pulling.runtime.stop(spec.uuid, 0, epoch=5)
 
 

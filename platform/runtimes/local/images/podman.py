@@ -67,7 +67,7 @@ class Podman:
         env["CONTAINERS_STORAGE_CONF"] = str(self.store.config)
         if self.authority:
             env["SSL_CERT_FILE"] = self.authority
-        command = ["podman", "--tmpdir", str(self.store.folder / "run/podman"), *arguments]
+        command = ["podman", "--events-backend", "none", "--tmpdir", str(self.store.folder / "run/podman"), *arguments]
         with open(os.memfd_create("out"), "w+b") as out, open(os.memfd_create("err"), "w+b") as err:
             try:
                 process = subprocess.Popen(

@@ -5,7 +5,6 @@ limits → wait for the whole tree → write `exit` → release the lock
 """
 
 import errno
-import json
 import os
 import resource
 import select
@@ -158,9 +157,8 @@ class Shim:
         if not task_image.take_image(self.task, self.plan, task_image.read_login(self.login)):
             self.task.try_write("fetching", {"since": time.time()})
             words, written = os.pipe2(os.O_CLOEXEC)
-            args = [self.task.path, json.dumps(self.plan["image"])]
             source = self.login if self.login >= 0 else None
-            pid = spawn_helper(self.plan["path"], "rootfs.pull_image", args, written, 2, source)
+            pid = spawn_helper(self.plan["path"], "rootfs.pull_image", [self.task.path], written, 2, source)
             os.close(written)
             done = self._wait_for_helper(pid)
             with open(words, "rb") as file:

@@ -23,6 +23,8 @@ FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 def enter_image(plan: dict) -> None:
     """After `unshare_mounts`, as init, make the plan's image the root. Raises OSError."""
     image = plan["image"]
+    if strange := [group for group in plan["groups"] if not group.startswith("/sys/")]:
+        raise OSError(f"{strange[0]} is not below /sys: its limits could not be entered in an image.")
     libraries, sources, tmp = mounts.open_slice_files(plan), mounts.open_sources(plan), mounts.open_tmp(plan)
     root = mount_layers(image["overlay"], image["layers"], image["folder"])
     _mount_system(root, plan)

@@ -1,7 +1,6 @@
 """A process that brings a task's image, so that the shim waits for nothing. It writes why it could not."""
 
 import fcntl
-import json
 import os
 import sys
 from pathlib import Path
@@ -14,16 +13,17 @@ from runtimes.local.shim.rootfs.task_image import hold_image, read_login
 from runtimes.local.taskdir import TaskDir
 
 
-def main(path: str, request: str) -> None:
-    """Bring the image of a task's plan (JSON), and hold it; exit 1 with words on stdout. stdin: its login."""
+def main(path: str) -> None:
+    """Bring the image of a task's plan, and hold it; exit 1 with words on stdout. path: the task's. stdin: a login."""
     die_with_parent()
-    image = json.loads(request)
+    task = TaskDir(path)
+    image = (task.read("spec.json") or {})["plan"]["image"]
     store = ImageStore(Path(image["store"]))
     podman = Podman(store, image["proxies"], image["authority"], image["plain"], image["most_bytes"])
     try:
         with store.lock("pulls", fcntl.LOCK_SH):
             record = bring_image(podman, image["name"], read_login(0))
-            hold_image(TaskDir(path), store, record)
+            hold_image(task, store, record)
     except (PodmanFailed, OSError) as error:
         print(error)
         sys.exit(1)
