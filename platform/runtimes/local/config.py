@@ -18,7 +18,7 @@ class NodeConfig:
     data_dir: hidden from jobs. run_dir: for sockets. files_dir: areas, default data_dir/files. slice_library: a folder,
     "" for data_dir's, or "off". gpus_text: simulated without NVIDIA driver. processes_most: of a task, with threads, 0
     for no limit. gpu_above_s: allowed time above a GPU slice. mps: if a test works. isolation, memory: override
-    probing. start_patience_s: until a start without a shim has failed. images_mib: of the store of images.
+    probing. start_patience_s: until a start without a shim has failed. images_mib: of the store of images, 0 for none.
     registry_ca, registry_plain: as of runtimes.images.digest_lookup.Reach.
     """
 

@@ -150,6 +150,16 @@ def test_a_machine_without_namespaces_refuses_with_what_to_do():
         world.close()
 
 
+def test_they_can_be_switched_off():
+    world = LocalWorld(images_mib=0)
+    try:
+        assert not world.runtime.capabilities.containers
+        with pytest.raises(Rejected, match="switched off"):
+            world.runtime.start(world.spec("true", image=IMAGE))
+    finally:
+        world.close()
+
+
 def test_a_bad_name_is_rejected(world):
     with pytest.raises(Rejected, match="Not the name"):
         world.runtime.start(world.spec("true", image="localhost/../x:1"))

@@ -14,6 +14,7 @@ from runtimes.local.node.isolation_probe import run_python
 from runtimes.local.shim.rootfs.image_root import make_layer_folders, mount_layers
 
 OLDEST = (4, 0)
+OFF = "Images are switched off here: TESSERA_IMAGES_MIB is 0."
 NO_PODMAN = "Images need podman: apt install podman (or your system's own package), then start Tessera anew."
 OLD_PODMAN = "Images need podman {oldest} or newer, and here is {found}: update the package podman."
 NO_ROOT = "Images need Tessera to run as root on this machine: start it with sudo."
@@ -38,7 +39,10 @@ class ImageSupport:
         return not self.words
 
 
-def probe_images(data_dir: Path, *, namespaces: bool) -> ImageSupport:
+def probe_images(data_dir: Path, *, namespaces: bool, most_mib: int) -> ImageSupport:
+    """Return whether images work here. most_mib: of their store, 0 to do without."""
+    if not most_mib:
+        return ImageSupport(OFF)
     version = read_podman_version()
     is_root = os.geteuid() == 0
     overlay = is_root and namespaces and overlay_works(data_dir)

@@ -104,9 +104,10 @@ class Machine:
     @cached_property
     def images(self) -> ImageSupport:
         """What images need; where it is there, so is their store, for whoever brings some by hand."""
-        support = probe_images(self.config.data_dir, namespaces=self.isolation.namespaces)
+        config = self.config
+        support = probe_images(config.data_dir, namespaces=self.isolation.namespaces, most_mib=config.images_mib)
         if support.works:
-            ImageStore(self.config.images_dir).prepare()
+            ImageStore(config.images_dir).prepare()
         return support
 
     @cached_property
