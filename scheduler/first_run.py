@@ -65,6 +65,8 @@ def notes() -> list[str]:
             said.append(f"the GPUs of {node.name} are simulated: no NVIDIA card is known there")
         elif not node.gpus.present().exists():
             said.append(f"{node.name} has no GPU: jobs on cores run there")
+        if (images := node.facts.get("images", "")).startswith("Images need"):
+            said.append(f"jobs cannot bring images. {images}")
         if node.gpus.present().filter(enforcement="watchdog").exists():
             said.append("slices of GPU memory are not enforced, watched")
     return sorted(set(said))

@@ -36,11 +36,18 @@ class Registry:
 
     def push_image(self, repository: str, tag: str) -> str:
         """Of one layer that nobody has yet, with nothing in it to run."""
-        layer = gzip.compress(os.urandom(2000))
-        config = {"architecture": "amd64", "os": "linux", "config": {}, "rootfs": {"type": "layers", "diff_ids": []}}
+        return self._push(repository, tag, [gzip.compress(os.urandom(2000))], [])
+
+    def push_layers(self, repository: str, tag: str, layers: list[bytes]) -> str:
+        """Of layers that can be unpacked: uncompressed archives."""
+        return self._push(repository, tag, [gzip.compress(layer, 1) for layer in layers], list(map(digest_of, layers)))
+
+    def _push(self, repository: str, tag: str, packed: list[bytes], unpacked: list[str]) -> str:
+        rootfs = {"type": "layers", "diff_ids": unpacked}
+        config = {"architecture": "amd64", "os": "linux", "config": {}, "rootfs": rootfs}
         kind = "application/vnd.oci.image"
         described = [self._keep(json.dumps(config).encode(), f"{kind}.config.v1+json")]
-        described.append(self._keep(layer, f"{kind}.layer.v1.tar+gzip"))
+        described += [self._keep(layer, f"{kind}.layer.v1.tar+gzip") for layer in packed]
         whole = {"schemaVersion": 2, "mediaType": f"{kind}.manifest.v1+json"}
         content = json.dumps(whole | {"config": described[0], "layers": described[1:]}).encode()
         self.manifests[repository, digest_of(content)] = content
@@ -97,10 +104,13 @@ class Handler(BaseHTTPRequestHandler):
                 return self.refuse(401, "UNAUTHORIZED", "incorrect username or password")
             scope = parse_qs(url.query)["scope"][0]
             return self.say(200, json.dumps({"token": f"for {scope}"}).encode())
-        repository, _, tag = url.path.removeprefix("/v2/").partition("/manifests/")
+        kind = "/blobs/" if "/blobs/" in url.path else "/manifests/"
+        repository, _, tag = url.path.removeprefix("/v2/").partition(kind)
         wanted = f"Bearer for repository:{repository}:pull" if registry.by_token else basic(registry.login or ("", ""))
         if registry.login and sent != wanted:
             return self.refuse(401, "UNAUTHORIZED", "authentication required", registry.challenge())
+        if url.path == "/v2/":
+            return self.say(200, b"{}")
         if (digest := url.path.rpartition("/")[2]) in registry.blobs:
             return self.say(200, registry.blobs[digest], pause_s=registry.blob_s)
         if (repository, tag) not in registry.manifests:

@@ -172,13 +172,16 @@ LOCAL_OPTIONS = {
     "gpu_above_s": env_int("TESSERA_GPU_ABOVE_S", 6),  # how long a task may exceed its slice
     "mps": env_bool("TESSERA_MPS"),  # slices share compute by NVIDIA MPS, else take turns
     "processes_most": env_int("TESSERA_TASK_PROCESSES", 4096),  # of a task, with threads; 0 = no limit
+    "images_mib": env_int("TESSERA_IMAGES_MIB", 102_400),  # of images; the least recently used go first; 0 = none
+    "registry_ca": env_text("TESSERA_REGISTRY_CA"),
+    "registry_plain": env_list("TESSERA_REGISTRY_PLAIN"),
 }
 
 IN_CONTAINERS = TESSERA_RUNTIME.startswith("runtimes.kubernetes.")
 TESSERA_RUNTIME_OPTIONS = KUBERNETES_OPTIONS if IN_CONTAINERS else LOCAL_OPTIONS
 
 # The default notebook image, with JupyterLab. "": the environment prepared here.
-TESSERA_NOTEBOOK_IMAGE = env_text("TESSERA_NOTEBOOK_IMAGE", str(KUBERNETES_OPTIONS["image"])) if IN_CONTAINERS else ""
+TESSERA_NOTEBOOK_IMAGE = env_text("TESSERA_NOTEBOOK_IMAGE", str(KUBERNETES_OPTIONS["image"]) if IN_CONTAINERS else "")
 
 # The runtime's other half, for the web process: terminal, SSH, notebook and port of a task.
 TESSERA_ACCESS = env_text(

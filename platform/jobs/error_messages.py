@@ -69,7 +69,10 @@ FIELD_MESSAGES = {
     "log_is_followed_whole": _(
         "A log that is followed comes whole and as it was written. Leave out follow, or search and timestamps."
     ),
-    "no_containers": _("This installation runs programs without containers, so it cannot use images. Leave out image."),
+    "no_containers": _(
+        "This installation cannot run images. Leave out image, or ask an administrator: the machine's page says what "
+        "is missing, such as “apt install podman”."
+    ),
     "no_quota": _(
         "The team %(team)s has no quota in pool %(pool)s. Choose one of its pools (%(known)s), or ask an "
         "administrator for quota."

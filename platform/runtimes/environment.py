@@ -9,7 +9,7 @@ from pathlib import Path
 
 from runtimes.contract.task import Peer, TaskSpec
 from runtimes.gpu_sharing import is_forbidden_env
-from runtimes.report_file import FILE, REPORT, TOOLS
+from runtimes.report_file import FILE, REPORT
 
 SECRETS = "TESSERA_SECRETS"
 """The variable with the folder of a task's secrets, where it has any."""
@@ -70,12 +70,6 @@ def build_task_environment(
     own = {name: value for name, value in spec.env.items() if not is_forbidden_env(name)}
     defaults, identity = _defaults(spec, seen_at), _identity(spec, seen_at)
     return defaults | dict(hints) | own | spec.platform_env | ports | dict(fixed) | identity
-
-
-def add_tools(env: Mapping[str, str], seen_at: str) -> dict[str, str]:
-    """Return the variables with our tools last in PATH and PYTHONPATH: a task's own of that name come first."""
-    tools = os.path.join(seen_at, TOOLS)
-    return {**env, **{name: ":".join(filter(None, (env.get(name), tools))) for name in ("PATH", "PYTHONPATH")}}
 
 
 def _names(peers: tuple[Peer, ...]) -> Iterator[tuple[str, Peer]]:

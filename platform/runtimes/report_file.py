@@ -8,6 +8,7 @@ import contextlib
 import errno
 import os
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 
 from runtimes.contract.errors import Unavailable
@@ -25,6 +26,12 @@ def read_tools() -> dict[str, str]:
     """Return {name: text} of the tools."""
     folder = Path(__file__).parent / "report_tools"
     return {name: (folder / name).read_text() for name in TOOL_NAMES}
+
+
+def add_tools(env: Mapping[str, str], seen_at: str) -> dict[str, str]:
+    """Return the variables with our tools last in PATH and PYTHONPATH: a task's own of that name come first."""
+    tools = os.path.join(seen_at, TOOLS)
+    return {**env, **{name: ":".join(filter(None, (env.get(name), tools))) for name in ("PATH", "PYTHONPATH")}}
 
 
 def make_report_file(path: str | os.PathLike) -> None:

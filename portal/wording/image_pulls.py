@@ -26,7 +26,10 @@ HINTS = (
             "check the name."
         ),
     ),
-    ("not found|manifest unknown|name unknown", gettext_lazy("The registry has no such image: check name and tag.")),
+    (
+        "not found|manifest unknown|name unknown|image not known",
+        gettext_lazy("The registry has no such image: check name and tag."),
+    ),
     ("no such host", gettext_lazy("There is no registry with this name: check how the image is written.")),
     (
         "x509|certificate|tls:|http: server gave HTTP response",

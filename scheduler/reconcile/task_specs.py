@@ -195,8 +195,8 @@ def _array_env(job: Job) -> dict[str, str]:
 
 
 def _wants_tools(job: Job, spec: JobSpec) -> bool:
-    """Return whether to mount the tools: wanted, prepared, not in an image."""
-    if settings.TESSERA_NOTEBOOK_IMAGE:
+    """Return whether to mount the tools: wanted, prepared, not in an image, which brings its own."""
+    if settings.TESSERA_NOTEBOOK_IMAGE or spec.image:
         return False
     wanted = job.kind == JobKind.INTERACTIVE or spec.tensorboard is not None
     return wanted and (environment_path(settings.TESSERA_DATA) / READY).exists()

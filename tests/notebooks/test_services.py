@@ -316,6 +316,12 @@ def test_a_job_with_tensorboard_gets_its_port_and_its_tools(cast):
     assert task.ports["6006"] == 6006 and spec.platform_env["TESSERA_TOOLS"] == spec.mounts[0].source
 
 
+def test_tools_of_the_machine_are_not_for_a_job_in_an_image(cast):
+    [task] = make.start(make.job(cast.ada, tensorboard="runs", pool="dev", image="localhost/box:1"))
+    spec = build_task_spec(task)
+    assert "TESSERA_TOOLS" not in spec.platform_env and spec.mounts == ()
+
+
 def test_a_job_of_before_the_new_keys_still_runs(cast):
     job = make.job(cast.ada, pool="dev")
     old = {key: value for key, value in job.spec.items() if key not in ("ports", "tensorboard", "data")}

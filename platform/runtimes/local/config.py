@@ -1,7 +1,7 @@
 """Options of the local runtime, and what each task's plan needs to know of the node."""
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,7 +18,8 @@ class NodeConfig:
     data_dir: hidden from jobs. run_dir: for sockets. files_dir: areas, default data_dir/files. slice_library: a folder,
     "" for data_dir's, or "off". gpus_text: simulated without NVIDIA driver. processes_most: of a task, with threads, 0
     for no limit. gpu_above_s: allowed time above a GPU slice. mps: if a test works. isolation, memory: override
-    probing. start_patience_s: until a start without a shim has failed.
+    probing. start_patience_s: until a start without a shim has failed. images_mib: of the store of images, 0 for none.
+    registry_ca, registry_plain: as of runtimes.images.digest_lookup.Reach.
     """
 
     data_dir: Path
@@ -36,6 +37,9 @@ class NodeConfig:
     processes_most: int = 4096
     gpu_above_s: float = 6.0
     mps: bool = False
+    images_mib: int = 100 << 10
+    registry_ca: str = ""
+    registry_plain: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         paths = self.data_dir, self.log_dir, self.run_dir
@@ -48,6 +52,10 @@ class NodeConfig:
     @property
     def tasks_dir(self) -> Path:
         return self.data_dir / "tasks"
+
+    @property
+    def images_dir(self) -> Path:
+        return self.data_dir / "images"
 
     @property
     def hidden(self) -> list[str]:

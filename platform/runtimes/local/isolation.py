@@ -10,6 +10,7 @@ import pwd
 import resource
 import signal
 import stat
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -19,6 +20,7 @@ CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWPID = 0x00020000, 0x10000000, 0x20000000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
 MS_REMOUNT, MS_NOATIME, MS_NODIRATIME, MS_BIND = 32, 1024, 2048, 4096
 MS_REC, MS_PRIVATE, MS_RELATIME = 1 << 14, 1 << 18, 1 << 21
+MNT_DETACH = 2
 ST_RELATIME = 4096
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 36, 38
 
@@ -26,6 +28,8 @@ DEVICES_KEPT_BACK = frozenset({"cuse", "fuse", "kvm", "vhost-net", "vhost-vsock"
 """With which a program makes file systems, networks or machines of its own, where their modes let everybody."""
 DEVICE_FOLDERS = ("dri", "hugepages", "infiniband", "mqueue", "nvidia", "pts")
 """First letters of those that tasks see. /dev/net, with the tunnels, is none of them."""
+DEVICES = MS_NOSUID | MS_NOEXEC, "size=64k,mode=0755"
+"""Flags and options of a task's /dev."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -67,7 +71,7 @@ def outside_pid_namespace(first: int) -> Iterator[None]:
 def unshare_mounts() -> None:
     """Unshare the mount namespace."""
     _call("unshare", CLONE_NEWNS)
-    _mount(None, "/", None, MS_REC | MS_PRIVATE)
+    mount(None, "/", None, MS_REC | MS_PRIVATE)
 
 
 def name_account(copy: str, uid: int, gid: int, name: str, home: str, shell: str) -> None:
@@ -82,7 +86,7 @@ def name_account(copy: str, uid: int, gid: int, name: str, home: str, shell: str
     with open(copy, "wb") as file:
         file.write(known.rstrip(b"\n") + f"\n{name}:x:{uid}:{gid}::{home}:{shell}\n".encode())
         os.fchmod(file.fileno(), 0o644)
-    _mount(copy, "/etc/passwd", None, MS_BIND)
+    mount(copy, "/etc/passwd", None, MS_BIND)
 
 
 def give_own_places(tmp: int, shm_mib: int, uid: int | None) -> None:
@@ -91,35 +95,39 @@ def give_own_places(tmp: int, shm_mib: int, uid: int | None) -> None:
     shm_mib: size of the new /dev/shm, 0 to keep the machine's. uid: the job's, None for our own.
     """
     _cover_devices(shm_mib, uid)
-    _mount(f"/proc/self/fd/{tmp}", "/tmp", None, MS_BIND)
+    mount(f"/proc/self/fd/{tmp}", "/tmp", None, MS_BIND)
     on_top = os.open("/tmp", os.O_PATH | os.O_CLOEXEC)
-    _set_flags(on_top, read_only=False)
+    set_flags(on_top, read_only=False)
     os.close(on_top)
     os.close(tmp)
 
 
 def _cover_devices(shm_mib: int, uid: int | None) -> None:
     devices = os.open("/dev", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    old, flags = f"/proc/self/fd/{devices}", MS_NOSUID | MS_NOEXEC
-    _mount("tmpfs", "/dev", "tmpfs", flags, "size=64k,mode=0755")
+    mount("tmpfs", "/dev", "tmpfs", *DEVICES)
+    fill_devices(f"/proc/self/fd/{devices}", "/dev", shm_mib, uid)
+    os.close(devices)
+
+
+def fill_devices(old: str, new: str, shm_mib: int, uid: int | None) -> None:
+    """Give a new tmpfs the machine's harmless devices, and make it read-only. old: the machine's /dev."""
     for name in sorted(os.listdir(old)):
-        there, here = f"{old}/{name}", f"/dev/{name}"
+        there, here = f"{old}/{name}", f"{new}/{name}"
         mode = os.lstat(there).st_mode
         if stat.S_ISLNK(mode):
             os.symlink(os.readlink(there), here)
         elif stat.S_ISDIR(mode) and name.startswith(DEVICE_FOLDERS):
             os.mkdir(here)
-            _mount(there, here, None, MS_BIND | MS_REC)
+            mount(there, here, None, MS_BIND | MS_REC)
         elif stat.S_ISCHR(mode) and name not in DEVICES_KEPT_BACK and _may_use(there, mode, uid):
             os.close(os.open(here, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
-            _mount(there, here, None, MS_BIND)
-    os.mkdir("/dev/shm")
+            mount(there, here, None, MS_BIND)
+    os.mkdir(f"{new}/shm")
     if shm_mib:
-        _mount("tmpfs", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, f"size={shm_mib}m,mode=1777")
+        mount("tmpfs", f"{new}/shm", "tmpfs", MS_NOSUID | MS_NODEV, f"size={shm_mib}m,mode=1777")
     else:
-        _mount(f"{old}/shm", "/dev/shm", None, MS_BIND)
-    _mount("tmpfs", "/dev", None, MS_REMOUNT | MS_RDONLY | flags, "size=64k,mode=0755")
-    os.close(devices)
+        mount(f"{old}/shm", f"{new}/shm", None, MS_BIND)
+    mount("tmpfs", new, None, MS_REMOUNT | MS_RDONLY | DEVICES[0], DEVICES[1])
 
 
 def _may_use(path: str, mode: int, uid: int | None) -> bool:
@@ -137,51 +145,52 @@ def hide_paths(paths: list[str], binds: list[tuple[int, str, str, bool]]) -> Non
             os.makedirs(path, mode=0o711, exist_ok=True)  # it was in the machine's /tmp
     for path in sorted(paths):
         if os.path.isdir(path):
-            _mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV, "size=64k,mode=0711")
+            mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV, "size=64k,mode=0711")
         elif os.path.exists(path):
-            _mount("/dev/null", path, None, MS_BIND)
+            mount("/dev/null", path, None, MS_BIND)
     for source, base, below, read_only in binds:
         os.makedirs(base, mode=0o711, exist_ok=True)
         _bind(source, base, below, read_only)
     for path in paths:
         if os.path.isdir(path) and os.path.ismount(path):
-            _mount("tmpfs", path, None, MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV, "size=64k,mode=0711")
-    _mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+            mount("tmpfs", path, None, MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV, "size=64k,mode=0711")
+    mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
 
 
 def mount_memory(path: str, size: int) -> int:
     """After `hide_paths`, mount a closed tmpfs on a new folder of the task's own directory; return it, open."""
     os.mkdir(path, 0o700)
-    _mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, f"size={size},mode=0700")
+    mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, f"size={size},mode=0700")
     return os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
 
 
 def seal_memory(path: str, size: int) -> None:
     """Make what `mount_memory` mounted read-only."""
     flags = MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC
-    _mount("tmpfs", path, None, flags, f"size={size},mode=0700")
+    mount("tmpfs", path, None, flags, f"size={size},mode=0700")
 
 
 def bind_file(source: int, target: str, read_only: bool) -> None:
     """After `hide_paths`, mount an open file over another."""
-    _mount(f"/proc/self/fd/{source}", target, None, MS_BIND)
+    mount(f"/proc/self/fd/{source}", target, None, MS_BIND)
     on_top = os.open(target, os.O_PATH | os.O_CLOEXEC)
-    _set_flags(on_top, read_only)
+    set_flags(on_top, read_only)
     os.close(on_top)
 
 
 def _bind(source: int, base: str, below: str, read_only: bool) -> None:
     under = _open(base, below)
-    _mount(f"/proc/self/fd/{source}", f"/proc/self/fd/{under}", None, MS_BIND)
+    mount(f"/proc/self/fd/{source}", f"/proc/self/fd/{under}", None, MS_BIND)
     on_top = _open(base, below)
-    _set_flags(on_top, read_only)
+    set_flags(on_top, read_only)
     for fd in (source, under, on_top):
         os.close(fd)
 
 
-def _set_flags(mounted: int, read_only: bool) -> None:
+def set_flags(mounted: int, read_only: bool) -> None:
+    """Take devices and set-user-ID from an open bind mount, and writing if it is read-only."""
     flags = MS_NOSUID | MS_NODEV | (MS_RDONLY if read_only else 0) | _kept_flags(mounted)
-    _mount(None, f"/proc/self/fd/{mounted}", None, MS_REMOUNT | MS_BIND | flags)
+    mount(None, f"/proc/self/fd/{mounted}", None, MS_REMOUNT | MS_BIND | flags)
 
 
 def _open(base: str, below: str) -> int:
@@ -199,8 +208,24 @@ def _kept_flags(fd: int) -> int:
     return kept | (MS_RELATIME if now & ST_RELATIME else 0)
 
 
+def pivot_into(root: int) -> None:
+    """After `unshare_mounts`, make an open mount the root, and leave all others behind."""
+    os.fchdir(root)
+    _call("pivot_root", b".", b".")
+    _call("umount2", b".", MNT_DETACH)  # the old root, which lies upon the new one
+    os.chdir("/")
+
+
+def forbid_imports() -> None:
+    """Load no more code: what a task brings could be found in place of ours. For a process that ends as the task."""
+    sys.meta_path.clear()
+    sys.path_hooks.clear()
+    sys.path.clear()
+
+
 def enter_namespaces(namespace: int, owner: int | None = None) -> None:
-    """Enter /proc/PID/ns/mnt. owner: its user namespace, without root."""
+    """Enter /proc/PID/ns/mnt, of which no code is loaded. owner: its user namespace, without root."""
+    forbid_imports()
     if owner is not None and os.geteuid() != 0:
         _call("setns", owner, CLONE_NEWUSER)
     _call("setns", namespace, CLONE_NEWNS)
@@ -239,7 +264,8 @@ def probe_namespaces(scratch: str, run_dir: str, uid: str) -> None:
     os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) and 1)
 
 
-def _mount(source: str | None, target: str, kind: str | None, flags: int, data: str | None = None) -> None:
+def mount(source: str | None, target: str, kind: str | None, flags: int, data: str | None = None) -> None:
+    """Call mount(2). Raises OSError."""
     as_bytes = [None if text is None else text.encode() for text in (source, target, kind, data)]
     _call("mount", as_bytes[0], as_bytes[1], as_bytes[2], ctypes.c_ulong(flags), as_bytes[3], about=target)
 

@@ -12,10 +12,11 @@ from shutil import disk_usage
 from runtimes.contract.errors import Rejected
 from runtimes.contract.task import Mount, TaskSpec
 from runtimes.gpu_sharing import needs_slice
+from runtimes.images.names import is_bad_image
 from runtimes.local.node.data_locations import DataLocations
 from runtimes.local.node.isolation_probe import run_python
 from runtimes.local.node.machine import Machine
-from runtimes.local.plan import build_plan
+from runtimes.local.plan import build_plan, choose_login
 from runtimes.local.shim.secret_files import write_memory_file
 from runtimes.local.taskdir import TaskDir, list_live_records
 from runtimes.storage.areas import AreaId, ensure_area
@@ -35,6 +36,10 @@ def check_spec(spec: TaskSpec, machine: Machine) -> None:
         raise Rejected(f"This machine has no GPU {', '.join(unknown)}.")
     if machine.isolation.separate_uids and (spec.uid <= 0 or spec.gid <= 0):
         raise Rejected("A job never runs as root: its user has no uid or its team no gid.")
+    if spec.image and not machine.images.works:
+        raise Rejected(machine.images.words)
+    if spec.image and is_bad_image(spec.image):
+        raise Rejected(f"Not the name of an image: {spec.image[:100]!r}.")
     for mount in spec.mounts:
         _check_mount(mount, machine)
 
@@ -69,7 +74,8 @@ def launch_task(spec: TaskSpec, task: TaskDir, lock: int, machine: Machine, data
     os.makedirs(os.path.dirname(scratch), exist_ok=True)
     os.chmod(os.path.dirname(scratch), 0o711)  # noqa: S103 - jobs of other accounts pass through
     gpu_slice = machine.slices.make(spec) if needs_slice(spec.gpus, node.cards) else None
-    mps = machine.compute.of_task(spec.gpus, node.cards, machine.driver) if spec.mps else None
+    by_mps = spec.mps and not spec.image  # its programs would meet in the machine's /dev/shm
+    mps = machine.compute.of_task(spec.gpus, node.cards, machine.driver) if by_mps else None
     with hold_file_lock(machine.config.tasks_dir / ".cores"):  # depends on others' choices
         cpus = _choose_cpus(spec, machine)
         near = choose_memory_node(spec.numa, machine.memory_nodes)
@@ -78,24 +84,27 @@ def launch_task(spec: TaskSpec, task: TaskDir, lock: int, machine: Machine, data
         )
         task.write("spec.json", plan)
     errors = os.open(task / "shim.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    handed = [lock]
+    given = {"secrets": -1, "login": -1}
     try:
         if spec.secrets:
-            handed.append(write_memory_file((each.name, each.value, each.is_variable) for each in spec.secrets))
+            said = [(each.name, each.value, each.is_variable) for each in spec.secrets]
+            given["secrets"] = write_memory_file("secrets", said)
+        if login := choose_login(spec):
+            given["login"] = write_memory_file("login", (login.registry, login.user, login.password))
         start = "from runtimes.local.shim.shim import main; main(*sys.argv[1:])"
         shim = subprocess.Popen(
-            run_python(start, task.path, *map(str, handed)),
+            run_python(start, task.path, str(lock), *("" if fd < 0 else str(fd) for fd in given.values())),
             env={},
             cwd="/",
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=errors,
-            pass_fds=handed,
+            pass_fds=[lock, *(fd for fd in given.values() if fd >= 0)],
             start_new_session=True,
         )
         shim.wait()  # it forks and exits
     finally:
-        for fd in (errors, *handed[1:]):
+        for fd in (errors, *(fd for fd in given.values() if fd >= 0)):
             os.close(fd)
 
 

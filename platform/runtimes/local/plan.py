@@ -8,20 +8,27 @@ from pathlib import Path
 import pynvml
 
 from runtimes.contract.task import Checkpoint, TaskSpec
-from runtimes.environment import SECRETS, add_tools, build_gang_files, build_task_environment
+from runtimes.environment import SECRETS, build_gang_files, build_task_environment
 from runtimes.gpu_sharing import build_slice_environment, list_watched_limits
+from runtimes.images.names import RegistryLogin, make_image_key, read_image
 from runtimes.local.config import NodeContext
+from runtimes.local.images.driver_files import find_driver_files
 from runtimes.local.node.isolation_probe import SOURCES
 from runtimes.local.shim import secret_files
 from runtimes.local.shim.cgroups import WATCHDOG
 from runtimes.local.shim.mounts import in_home
-from runtimes.report_file import read_tools
+from runtimes.report_file import add_tools, read_tools
 from runtimes.storage.areas import get_area_path
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 GPU_EVERY_S = 2.0
 CHECKPOINT_EVERY_S = 10.0
 NEW_FOLDER_MODES = {"home": 0o755, "team": 0o770}  # by mounts
+TASK_ROOT = "/tessera"
+"""Where a task in an image finds its own folder, as on a cluster."""
+IMAGE_SHELL = ("/bin/sh", "-c", 'exec "$(command -v bash || command -v sh)" -c "$1"', "tessera")
+"""As on a cluster: bash, where the image has it."""
+PROXIES = ("http_proxy", "https_proxy", "no_proxy")
 LOW_NICE = 5  # below one core without CPU shares
 
 
@@ -38,14 +45,14 @@ def build_plan(
 ) -> dict:
     """Return spec.json's content. gpu_slice: from slices.make_slice_directory. mps: from ComputeSharing.of_task."""
     config, isolation = node.config, node.isolation
-    seen_at = str(config.run_dir / "task") if isolation.namespaces else scratch
+    seen_at = TASK_ROOT if spec.image else str(config.run_dir / "task") if isolation.namespaces else scratch
     work = os.path.join(seen_at, "work")
     secrets = secret_files.choose_folder(spec.uuid, seen_at, isolation.namespaces) if spec.secrets else ""
     env = build_environment(spec, node, seen_at) | (mps["env"] if mps else {})
     env |= {SECRETS: secrets} if secrets else {}
     cwd = os.path.normpath(os.path.join(work, spec.workdir or ""))
     plan = {
-        "argv": [find_shell(), "-c", spec.run],
+        "argv": [*(IMAGE_SHELL if spec.image else (find_shell(), "-c")), spec.run],
         "env": env,
         "binds": build_binds(spec, node, scratch, seen_at, gpu_slice, mps),
         "cwd": cwd,
@@ -57,6 +64,7 @@ def build_plan(
         "log_caps": dict(config.log_caps),
         "namespaces": isolation.namespaces,
         "hide": config.hidden,
+        "image": plan_image(spec, node, scratch, gpu_slice) if spec.image else None,
         "seen_at": seen_at,
         "secrets": secrets,
         "shm_mib": 0
@@ -64,7 +72,7 @@ def build_plan(
         else spec.shm_mib or spec.memory_mib,  # programs and the daemon of MPS meet in the machine's /dev/shm
         "uid": spec.uid if isolation.separate_uids else None,
         "gid": spec.gid if isolation.separate_uids else None,
-        "account": [spec.user, os.path.join(seen_at, "home"), find_shell()],
+        "account": [spec.user, os.path.join(seen_at, "home"), "/bin/sh" if spec.image else find_shell()],
         "cpus": cpus,
         "memory_node": memory_node,
         "nice": LOW_NICE if spec.cpu_milli < 1000 and node.memory.kind == WATCHDOG else 0,
@@ -85,7 +93,30 @@ def build_plan(
         "checkpoint": _plan_checkpoint(spec.checkpoint, cwd, env["HOME"]) if spec.checkpoint else None,
         "path": [*SOURCES, str(Path(pynvml.__file__).parent)],
     }
-    return {"spec": asdict(replace(spec, secrets=())), "plan": plan}
+    return {"spec": asdict(replace(spec, secrets=(), logins=())), "plan": plan}
+
+
+def plan_image(spec: TaskSpec, node: NodeContext, scratch: str, gpu_slice: dict | None) -> dict:
+    """Return what the shim needs to have the task's image here, and to enter it."""
+    config = node.config
+    has_card = any(not node.cards[share.uuid].simulated for share in spec.gpus)
+    return {
+        "name": spec.image,
+        "key": make_image_key(spec.image),
+        "store": str(config.images_dir),
+        "most_bytes": config.images_mib << 20,
+        "authority": config.registry_ca,
+        "plain": list(config.registry_plain),
+        "proxies": {name: value for name, value in os.environ.items() if name.lower() in PROXIES},
+        "folder": os.path.join(os.path.dirname(scratch), "rootfs"),
+        "files": find_driver_files(with_slice=gpu_slice is not None) if has_card else [],
+    }
+
+
+def choose_login(spec: TaskSpec) -> RegistryLogin | None:
+    """Return the login for the registry of the task's image."""
+    registry = read_image(spec.image).registry if spec.image else ""
+    return next((login for login in spec.logins if login.registry == registry), None)
 
 
 def build_environment(spec: TaskSpec, node: NodeContext, seen_at: str) -> dict[str, str]:
@@ -93,8 +124,10 @@ def build_environment(spec: TaskSpec, node: NodeContext, seen_at: str) -> dict[s
     region = os.path.join(seen_at, "vgpu.cache")
     hints, fixed = build_slice_environment(spec.gpus, node.cards, libvgpu=node.config.libvgpu, region=region)
     team = {"TESSERA_TEAM_FOLDER": os.path.join(seen_at, "team")} if node.files else {}
-    env = {"PATH": PATH, "SHELL": find_shell()} | build_task_environment(spec, seen_at, hints, fixed | team)
-    return add_tools(env, seen_at)
+    env = build_task_environment(spec, seen_at, hints, fixed | team)
+    if spec.image:  # which has a PATH and a shell of its own, see rootfs.task_image
+        return env
+    return add_tools({"PATH": PATH, "SHELL": find_shell()} | env, seen_at)
 
 
 def build_binds(

@@ -6,18 +6,19 @@ State is in task directories (taskdir.py), so any number of runtimes may share i
 import os
 import shutil
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from runtimes.contract.container import ContainerView
 from runtimes.contract.errors import Rejected, Unavailable
-from runtimes.contract.node import NodeView
+from runtimes.contract.node import IMAGE, HeldView, NodeView
 from runtimes.contract.runtime import Capabilities
 from runtimes.contract.task import TaskSpec
 from runtimes.local import processes
 from runtimes.local.config import NodeConfig
+from runtimes.local.images.image_store import ImageStore
 from runtimes.local.launch import check_room, check_spec, launch_task
 from runtimes.local.node.data_locations import DataLocations
 from runtimes.local.node.machine import Machine
@@ -28,16 +29,25 @@ from runtimes.log_store import LogStore
 from runtimes.report_file import FILE, open_report_file
 from runtimes.storage.file_lock import hold_file_lock
 
+CAPABILITIES = Capabilities(
+    containers=False,
+    name="local",
+    resizes=True,
+    remains="runtimes.local.orphan_processes.list_remains",
+    listening="runtimes.local.access.listeners.list_listening_ports",
+    sampler="runtimes.local.sampler.LocalSampler",
+)
+
+
+class _ProbedCapabilities:
+    """Of the class those that are known without probing, of a runtime those of its machine as well."""
+
+    def __get__(self, runtime: "LocalRuntime | None", owner: type) -> Capabilities:
+        return CAPABILITIES if runtime is None else replace(CAPABILITIES, containers=runtime.machine.images.works)
+
 
 class LocalRuntime:
-    capabilities = Capabilities(
-        containers=False,
-        name="local",
-        resizes=True,
-        remains="runtimes.local.orphan_processes.list_remains",
-        listening="runtimes.local.access.listeners.list_listening_ports",
-        sampler="runtimes.local.sampler.LocalSampler",
-    )
+    capabilities = _ProbedCapabilities()
 
     def __init__(self, *paths: Any, **options: Any):
         """Set up the runtime by the options of NodeConfig; probing is lazy. Raises UnknownProfile."""
@@ -49,7 +59,7 @@ class LocalRuntime:
             path.mkdir(mode=0o711, parents=True, exist_ok=True)
 
     def list_nodes(self) -> list[NodeView]:
-        return [replace(self.machine.read_node(), held=self.data.list_data())]
+        return [replace(self.machine.read_node(), held=(*self.data.list_data(), *self._list_images()))]
 
     def list_containers(self) -> list[ContainerView]:
         views = (self.views.read_view(task) for task in list_tasks(self.config.tasks_dir))
@@ -131,6 +141,10 @@ class LocalRuntime:
         os.rename(task.path, gone)
         shutil.rmtree(gone, ignore_errors=True)
         self.views.first_seen.pop(uuid, None)
+
+    def _list_images(self) -> Iterator[HeldView]:
+        for record in ImageStore(self.config.images_dir).list_records():
+            yield HeldView(IMAGE, record.key, record.bytes)
 
     def _is_simulated(self, record: dict) -> bool:
         cards = [self.machine.cards.get(share["uuid"]) for share in record["spec"]["gpus"]]

@@ -35,6 +35,7 @@ class TaskViews:
         if ended is None and not task.is_locked():
             ended = self._find_end(task)
         started, checkpoint, gpu = (task.read(name) for name in ("started", "checkpoint", "gpu"))
+        fetching = task.read("fetching") if started is None and ended is None else None
         view = ContainerView(
             task.uuid,
             self.config.node_name,
@@ -43,6 +44,7 @@ class TaskViews:
             address=ADDRESS,
             epoch=task.read_epoch(),
             checkpointed_at=_time(checkpoint["at"] if checkpoint else None),
+            fetching_since=_time(fetching["since"] if fetching else None),
             gpu_use=tuple(GpuUse(uuid, **card) for uuid, card in gpu["cards"].items()) if gpu else (),
         )
         if ended is not None:

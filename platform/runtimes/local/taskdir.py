@@ -6,12 +6,15 @@ started     boot id, pid, start time, epoch of the shim; before anything of the 
 job         pid and start time of the job's first process
 door        session socket while the job runs (0600, see access/session_server.py)
 stop        request to end it
+fetching    since when its image has been pulled, of a task whose image was not here
+image       the image that it holds, so that nobody removes it (see images/image_store.py)
 checkpoint  newest change in its checkpoint directory
 gpu         use of shared cards, at the last change (see agent/gpu/policy.py)
 use         what it has used so far, every few seconds (see shim/task_counters.py)
 slice/      its card slice (see slices/slice_dirs.py), elsewhere without namespaces
 exit        how it ended, written once, when no process is left
 passwd      the machine's plus the job's account (see isolation.name_account)
+rootfs/     with an image, what it writes there, and its view of it (see shim/rootfs/image_root.py)
 scratch/    the job's own: work/, tmp/, hosts/, home, team's folder
 """
 

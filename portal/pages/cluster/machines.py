@@ -79,6 +79,7 @@ FACT_NAMES = {
     "kernel": gettext_lazy("Kernel"),
     "driver": gettext_lazy("NVIDIA driver"),
     "python": gettext_lazy("Python"),
+    "images": gettext_lazy("Images of jobs"),
 }
 
 

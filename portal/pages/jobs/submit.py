@@ -269,6 +269,7 @@ def _show(
         "pools": Pool.objects.filter(quotas__team__memberships__user=request.user).distinct(),
         "late": scheduler_late(),
         "containers": runtime_has_containers(),
+        "default_image": settings.IN_CONTAINERS,
         "images": images,
         "image_known": any(image.alias == values["image"] for image in images),
         "catalogue_only": settings.TESSERA_IMAGES == CATALOGUE,

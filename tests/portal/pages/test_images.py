@@ -48,6 +48,9 @@ def test_the_form_offers_the_catalogue_where_there_are_containers(cast, monkeypa
     monkeypatch.setattr(submit, "runtime_has_containers", lambda: True)
     shown = page(cast.ada, "/jobs/new")
     assert '<option value="own">' in shown and 'list="job-images"' in shown
+    assert "none: the programs of the machine" in shown and "default image" not in shown
+    settings.IN_CONTAINERS = True
+    assert "the default image of this installation" in page(cast.ada, "/jobs/new")
     settings.TESSERA_IMAGES = "catalogue"
     shown = page(cast.ada, "/jobs/new")
     assert '<select class="form-select" id="job-image"' in shown and '<option value="own">' in shown

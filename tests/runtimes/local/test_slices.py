@@ -17,8 +17,10 @@ from runtimes.local.slices import driver
 from tests.agent_slice import MIB
 from tests.runtimes.local.conftest import WAYS
 from tests.runtimes.local.doubled_driver import UUID, use_nvml
+from tests.runtimes.local.image_files import build_layer, build_shell_layer, collect_programs, load_image
+from tests.runtimes.local.image_world import IMAGE, skip_without_images
 from tests.runtimes.local.test_access import output, running
-from tests.runtimes.worlds import command_line, wait_for
+from tests.runtimes.worlds import World, command_line, wait_for
 
 HALF = 16255
 OUT_OF_MEMORY = "2"
@@ -97,6 +99,24 @@ def test_in_a_view_of_its_own_no_way_to_the_driver_leads_past(make_world, double
     assert said(world, f"{full} {doubled.program} emptied") == seen
     assert said(world, f"PROGRAM_LIBRARY={compat}/libcuda.so.1 {doubled.program} tell") == seen
     assert said(world, f"LD_LIBRARY_PATH={doubled.driver} {doubled.program} emptied") == seen
+
+
+@pytest.mark.slow
+async def test_the_slice_holds_in_an_image_for_its_program_and_for_sessions(make_world, doubled):
+    world = make_world()
+    skip_without_images(world.runtime.machine.images.words)
+    layers = [build_shell_layer(), build_layer(collect_programs([str(doubled.program)]))]
+    load_image(world.runtime.config.images_dir, "box", layers)
+    spec = World.spec(world, f"sleep 60 | program hold {MIB}", image=IMAGE, gpus=share())
+    world.runtime.start(spec)
+    await _until_held(world, spec.uuid)
+    seen = f"0 {(HALF - 1) * MIB} {HALF * MIB}"
+    assert (await output(world, spec.uuid, "program tell")).strip() == seen
+    assert (await output(world, spec.uuid, "program tell", pty=PtySize(80, 24))).strip() == seen
+    refused = await output(world, spec.uuid, f"program hold {HALF * MIB} </dev/null")
+    assert refused.strip() == OUT_OF_MEMORY
+    world.runtime.resize(spec.uuid, {UUID: HALF // 2}, serial=1)
+    assert (await output(world, spec.uuid, "program tell")).strip().endswith(str((HALF // 2) * MIB))
 
 
 def test_a_task_may_not_change_its_limit(world):

@@ -10,6 +10,8 @@ from runtimes.contract.node import GpuView, NodeView, NumaView
 from runtimes.gpu_sharing import SLICE
 from runtimes.local import processes
 from runtimes.local.config import NodeConfig, NodeContext
+from runtimes.local.images.image_store import ImageStore
+from runtimes.local.images.images_probe import ImageSupport, probe_images
 from runtimes.local.node import cards_and_numa
 from runtimes.local.node.cards_and_numa import NodeCards
 from runtimes.local.node.isolation_probe import Isolation, MemoryControl, probe_isolation, probe_memory
@@ -55,6 +57,7 @@ class Machine:
                 "cpu_pinning": "whole cores" if cpus > 1 else "none",
                 "homes": "kept" if self.files_reachable else "gone with the task",
                 "read_only_data": "yes" if self.isolation.namespaces else "refused",
+                "images": self.images.words or f"podman {self.images.version}",
                 "kernel": platform.release(),
                 "driver": cards.driver,
                 "python": platform.python_version(),
@@ -97,6 +100,15 @@ class Machine:
     def isolation(self) -> Isolation:
         scratch = self.config.tasks_dir / f"trial-{os.getpid()}" / "scratch"
         return self.config.isolation or probe_isolation(scratch, self.config.run_dir)
+
+    @cached_property
+    def images(self) -> ImageSupport:
+        """What images need; where it is there, so is their store, for whoever brings some by hand."""
+        config = self.config
+        support = probe_images(config.data_dir, namespaces=self.isolation.namespaces, most_mib=config.images_mib)
+        if support.works:
+            ImageStore(config.images_dir).prepare()
+        return support
 
     @cached_property
     def memory(self) -> MemoryControl:

@@ -13,6 +13,7 @@ import sys
 
 from runtimes.local import isolation
 from runtimes.local.shim import cgroups, memory_policy, mounts, secret_files
+from runtimes.local.shim.rootfs import image_root
 from runtimes.local.shim.secret_files import NO_SECRETS, Secrets
 
 FORWARDED = (signal.SIGTERM,)  # blocked until handled
@@ -28,13 +29,10 @@ def become_job(plan: dict, go: int, out: int, report: int, secrets: Secrets = NO
         close_all_but(out, report)
         if plan["namespaces"]:
             isolation.unshare_mounts()
-            if plan["uid"] is not None:
-                copy = os.path.join(os.path.dirname(plan["scratch"]), "passwd")
-                isolation.name_account(copy, plan["uid"], plan["gid"], *plan["account"])
-            libraries, sources = mounts.open_slice_files(plan), mounts.open_sources(plan)
-            isolation.give_own_places(mounts.open_tmp(plan), plan["shm_mib"], plan["uid"])
-            isolation.hide_paths(plan["hide"], sources)
-            mounts.mount_slice_files(libraries)
+            if plan.get("image"):
+                image_root.enter_image(plan)
+            else:
+                _cover_machine(plan)
             secret_files.mount_folder(plan, secrets)
             write_record(report, ready=True)
             _lead_namespace(plan, out, report, secrets)
@@ -44,6 +42,17 @@ def become_job(plan: dict, go: int, out: int, report: int, secrets: Secrets = NO
         write_record(report, error=_describe_error(error, plan))
     finally:
         os._exit(127)
+
+
+def _cover_machine(plan: dict) -> None:
+    """Leave the machine's root, and cover what is not for the job."""
+    if plan["uid"] is not None:
+        copy = os.path.join(os.path.dirname(plan["scratch"]), "passwd")
+        isolation.name_account(copy, plan["uid"], plan["gid"], *plan["account"])
+    libraries, sources = mounts.open_slice_files(plan), mounts.open_sources(plan)
+    isolation.give_own_places(mounts.open_tmp(plan), plan["shm_mib"], plan["uid"])
+    isolation.hide_paths(plan["hide"], sources)
+    mounts.mount_slice_files(libraries)
 
 
 def run_alone(path: str) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 def spawn_helper(
     path: Sequence[str], module: str, args: Sequence[str], out: int, err: int, source: int | None = None
 ) -> int:
-    """Run a sibling module's main() in an isolated Python; return its pid. source: stdin."""
+    """Run a module's main() in an isolated Python; return its pid. module: below `shim`. source: stdin."""
     code = (
         f"import sys; sys.path[:0] = {list(path)!r}; from runtimes.local.shim.{module} import main; main(*sys.argv[1:])"
     )

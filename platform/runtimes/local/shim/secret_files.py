@@ -7,7 +7,7 @@ task's account can open, which the shim removes at the end. Few imports, for the
 import json
 import os
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from runtimes.local import isolation
 
@@ -30,14 +30,14 @@ def choose_folder(uuid: str, seen_at: str, namespaces: bool) -> str:
     return os.path.join(seen_at, "secrets") if namespaces else os.path.join(SHARED_MEMORY, f"tessera-{uuid}")
 
 
-def write_memory_file(secrets: Iterable[tuple[str, str, bool]]) -> int:
+def write_memory_file(name: str, said: Sequence[object]) -> int:
     """Return a file in memory, which a shim inherits, open where it begins. Raises OSError.
 
-    secrets: (name, value, whether it is a variable as well).
+    said: secrets as (name, value, whether it is a variable as well), or the login at a registry.
     """
-    fd = os.memfd_create("secrets", os.MFD_CLOEXEC)
+    fd = os.memfd_create(name, os.MFD_CLOEXEC)
     with open(fd, "wb", closefd=False) as file:
-        file.write(json.dumps(list(secrets)).encode())
+        file.write(json.dumps(said).encode())
     os.lseek(fd, 0, os.SEEK_SET)
     return fd
 

@@ -1,7 +1,7 @@
 """The process that runs one task from start to end, independent of the platform. Few imports, to start quickly.
 
-take over the lock → unpack the code → write `started` → fork the job → copy its output, watch its limits
-→ wait for the whole tree → write `exit` → release the lock
+take over the lock → unpack the code → bring the image → write `started` → fork the job → copy its output, watch its
+limits → wait for the whole tree → write `exit` → release the lock
 """
 
 import errno
@@ -33,6 +33,7 @@ from runtimes.local.shim.child import FORWARDED, become_job
 from runtimes.local.shim.gpu_memory_watchdog import GpuMemoryWatchdog
 from runtimes.local.shim.helper_processes import ReportPipe, spawn_helper, unregister
 from runtimes.local.shim.output import CappedLog
+from runtimes.local.shim.rootfs import task_image
 from runtimes.local.shim.secret_files import NO_SECRETS, Secrets
 from runtimes.local.shim.task_counters import TaskCounters
 from runtimes.local.taskdir import TaskDir, build_exit_record
@@ -44,18 +45,20 @@ KILL_EVERY_S = 0.05
 PIECES = 16  # of output, copied before others are looked after
 
 
-def main(path: str, lock: str, secrets: str = "") -> None:
-    """Run the task of a directory. lock, secrets: descriptors that the shim takes over."""
-    os.set_inheritable(int(lock), False)
+def main(path: str, lock: str, secrets: str = "", login: str = "") -> None:
+    """Run the task of a directory. lock, secrets, login: descriptors that the shim takes over, "" for none."""
+    for fd in filter(None, (lock, login)):
+        os.set_inheritable(int(fd), False)
     if os.fork():
         os._exit(0)
-    Shim(TaskDir(path), secret_files.read_memory_file(int(secrets)) if secrets else NO_SECRETS).live()
+    given = secret_files.read_memory_file(int(secrets)) if secrets else NO_SECRETS
+    Shim(TaskDir(path), given, int(login or -1)).live()
     os._exit(0)
 
 
 class Shim:
-    def __init__(self, task: TaskDir, secrets: Secrets):
-        self.task, self.secrets = task, secrets
+    def __init__(self, task: TaskDir, secrets: Secrets, login: int):
+        self.task, self.secrets, self.login = task, secrets, login
         self.masked = MaskedStream(LogMask(secrets.files.values()))
         self.plan: dict = {}
         self.epoch = 0
@@ -91,10 +94,12 @@ class Shim:
             mounts.make_scratch(self.plan)
             if self.plan["code_path"] and not self._unpack():
                 return self._finish()
+            if self.plan.get("image") and not self._bring_image():
+                return self._finish()
             if not self._is_wanted():
                 return self._finish()
             me = read_process(os.getpid())
-            self.started_at = time.time()
+            self.started_at, self.began = time.time(), time.monotonic()
             identity = {"boot_id": read_boot_id(), "pid": me.pid, "start": me.start} if me else {}
             self.task.write("started", identity | {"epoch": self.epoch, "started_at": self.started_at})
             if not self._is_wanted():  # no signal before `started`
@@ -143,6 +148,32 @@ class Shim:
         account = [str(plan[name]) if plan[name] is not None else "" for name in ("uid", "gid")]
         target = os.path.join(plan["scratch"], "work")
         pid = spawn_helper(plan["path"], "unpack", [plan["code_path"], target, *account], self.out_w, self.out_w)
+        if not (done := self._wait_for_helper(pid)) and not self.cause:
+            self.cause, self.detail = "start_failed", "The code could not be unpacked: see the log."
+        return done
+
+    def _bring_image(self) -> bool:
+        """Have the task's image here, pulled where it must be. Raises OSError."""
+        if not task_image.take_image(self.task, self.plan, task_image.read_login(self.login)):
+            self.task.try_write("fetching", {"since": time.time()})
+            words, written = os.pipe2(os.O_CLOEXEC)
+            source = self.login if self.login >= 0 else None
+            pid = spawn_helper(self.plan["path"], "rootfs.pull_image", [self.task.path], written, 2, source)
+            os.close(written)
+            done = self._wait_for_helper(pid)
+            with open(words, "rb") as file:
+                said = file.read(4096).decode(errors="replace").strip()
+            if not done:
+                if not self.cause:
+                    self.cause, self.detail = "image_pull", said or "The image could not be pulled."
+                return False
+        if self.login >= 0:
+            os.close(self.login)
+        task_image.complete_plan(self.task, self.plan)
+        return True
+
+    def _wait_for_helper(self, pid: int) -> bool:
+        """Wait for a helper's end, or a stop; return whether it succeeded."""
         while True:
             self.poll.poll(1000 * TICK_S)
             self._copy_output()
@@ -150,8 +181,6 @@ class Shim:
             done, status = os.waitpid(pid, os.WNOHANG)
             if done:
                 self._copy_output()
-                if status:
-                    self.cause, self.detail = "start_failed", "The code could not be unpacked: see the log."
                 return status == 0
             if not self._is_wanted():
                 os.kill(pid, signal.SIGKILL)

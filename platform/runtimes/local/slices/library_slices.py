@@ -20,6 +20,7 @@ from runtimes.local.slices.slice_selftest import Selftest, remember_success
 
 OFF = "off"
 AGAIN_AFTER_S = 600
+SEEN_IN_IMAGES = "/tessera-slice"
 
 
 @dataclass
@@ -95,7 +96,7 @@ class SliceManager:
         tried = next(iter(self.trials.values()), None)
         context_bytes = tried.context_bytes if tried else 0
         folder = self.folder_of(spec.uuid)
-        where = folder, self._seen_at(folder), self.library, driver
+        where = folder, SEEN_IN_IMAGES if spec.image else self._seen_at(folder), self.library, driver
         return make_slice_directory(*where, spec.gpus, self.isolation(), spec.uid, context_bytes)
 
     def resize(self, plan: dict, limits_mib: Mapping[str, int]) -> None:
