@@ -70,10 +70,8 @@ def measure_large_files(folder: Path, where: str) -> None:
     taken, seconds = take(root, 1)
     os.sync()
     grown = (disk_usage(root).used - before) / taken.summary.bytes
-    rate = taken.summary.bytes / seconds / 2**20
-    print(
-        f"{LARGE_FILES} files of {LARGE >> 20} MiB on {where}: {seconds:.1f} s, {rate:.0f} MiB/s, disk grew by {grown:.1%}"
-    )
+    rate, what = taken.summary.bytes / seconds / 2**20, f"{LARGE_FILES} files of {LARGE >> 20} MiB on {where}"
+    print(f"{what}: {seconds:.1f} s, {rate:.0f} MiB/s, disk grew by {grown:.1%}")
 
 
 def make_home(root: Path) -> tuple[Path, Path]:

@@ -261,6 +261,7 @@ INSTALLED_APPS = [
     "quotas",
     "files",
     "images",
+    "datasets",
     "jobs",
     "job_templates",
     "notebooks",

@@ -110,6 +110,11 @@ FIELD_MESSAGES = {
         "You have not uploaded code with the digest “%(digest)s”. Upload it first, or submit from its directory "
         "with tessera."
     ),
+    "unknown_dataset": _(
+        "There is no %(name)s that you may read and that has a version. Look at its name and team under Data; another "
+        "team's is written dataset:team/name."
+    ),
+    "unknown_dataset_version": _("There is no %(name)s. The newest version is %(newest)s."),
     "unknown_dependency": _(
         "There is no job “%(name)s” that you see. Write its id, such as job-12, or the name of one of your own jobs in "
         "the team %(team)s."
@@ -143,6 +148,9 @@ FIELD_MESSAGES = {
 WAITS_YET = _("%(name)s is waiting in the queue. You can connect to it as soon as it is running.")
 STARTS_NOW = _("%(name)s is starting. Try again in a moment.")
 ERROR_MESSAGES = {
+    "dataset_in_use": _(
+        "Jobs that have yet to end use version %(version)s: %(jobs)s. Wait until they end, or cancel them first."
+    ),
     "dependency_ended": _(
         "It starts after %(job)s, which has ended as %(state)s and not with “%(condition)s”, so it would be cancelled "
         "again. Retry that job first."

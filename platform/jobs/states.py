@@ -138,6 +138,13 @@ REASONS: dict[str, Reason] = {
         _("A secret that the job names is not there any more, so it was not started."),
         _("Make the secret again under Secrets, then retry the job."),
     ),
+    "data_missing": Reason(
+        T.FAILED,
+        False,
+        "fault",
+        _("A version of a dataset that the job names is not there any more, so it was not started."),
+        _("Bring the files back, or name another version and submit again."),
+    ),
     "rejected_by_cluster": Reason(
         T.FAILED,
         False,

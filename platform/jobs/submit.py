@@ -35,6 +35,7 @@ from jobs.models import CodePack, Job, JobKind, JobQuerySet, Priority
 from jobs.notices.recipients import check_notified
 from jobs.pricing.budget import Asked, shorter
 from jobs.pricing.price import admit_priority, check_price, list_pools_to_wait_in
+from jobs.used_data.naming import pin_data, record_uses
 from jobs.used_secrets.naming import resolve_secrets
 from quotas.models import Quota
 from quotas.services import admit_waiting_job, find_full_limit
@@ -172,6 +173,8 @@ class PoolChooser:
             spec = replace(spec, image=resolve_alias(team, spec.image))
         if spec.secrets and job is None:
             spec = replace(spec, secrets=resolve_secrets(self._user, team, spec.secrets))
+        if spec.data and job is None:
+            spec = replace(spec, data=pin_data(self._user, team, spec.data))
         if spec.notify and job is None:
             check_notified(team, spec.notify)
         spec, waits_for = self._resolve_after(team, spec, job)
@@ -299,6 +302,7 @@ def _store(draft: Draft, kind: str, origin: Origin) -> Job:
         parent=origin.parent,
         **build_scheduling_columns(draft, kind),
     )
+    record_uses(job, spec.data)
     who = draft.user.as_actor
     record(job, "submitted", actor=who, params=name_pools(draft), new=True)
     if spec.hold:

@@ -6,6 +6,7 @@ from django.utils.translation import gettext_lazy as _
 import accounts.error_messages
 import cluster.error_messages
 import common.error_messages
+import datasets.error_messages
 import files.error_messages
 import images.error_messages
 import job_templates.error_messages
@@ -31,6 +32,7 @@ FIELD_MESSAGES = {
     **cluster.error_messages.FIELD_MESSAGES,
     **quotas.error_messages.FIELD_MESSAGES,
     **images.error_messages.FIELD_MESSAGES,
+    **datasets.error_messages.FIELD_MESSAGES,
     **jobs.jobfile.error_messages.FIELD_MESSAGES,
     **jobs.error_messages.FIELD_MESSAGES,
     **job_templates.error_messages.FIELD_MESSAGES,
@@ -57,6 +59,7 @@ ERROR_MESSAGES = {
     **secret_store.error_messages.ERROR_MESSAGES,
     **cluster.error_messages.ERROR_MESSAGES,
     **files.error_messages.ERROR_MESSAGES,
+    **datasets.error_messages.ERROR_MESSAGES,
     **jobs.error_messages.ERROR_MESSAGES,
     **job_templates.error_messages.ERROR_MESSAGES,
     **monitoring.error_messages.ERROR_MESSAGES,

@@ -19,7 +19,7 @@ from runtimes.storage.areas import AreaId, get_area_path
 from runtimes.storage.file_lock import hold_file_lock
 
 READ_ONLY, OWN = 0o555, 0o755
-"""Modes of folders: of a version, and while it is made or removed. Whoever is not root cannot rename a READ_ONLY one."""
+"""Modes of folders: of versions, and while they are made or removed; only root can rename what is READ_ONLY."""
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
