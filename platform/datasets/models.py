@@ -7,6 +7,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from accounts.models import Team, User
+from datasets.naming import DatasetName
 
 PREFIX = "ds-"
 
@@ -146,6 +147,11 @@ class DatasetVersion(models.Model):
     @property
     def team_id(self) -> int:
         return self.dataset.team_id
+
+    @property
+    def job_file_name(self) -> str:
+        """As job files of any team name it."""
+        return str(DatasetName(self.dataset.kind, self.dataset.team.name, self.dataset.name, self.number))
 
     @property
     def source(self) -> str:

@@ -1,6 +1,6 @@
 """Find, add, change and delete datasets and their versions."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from django.conf import settings
 from django.db import transaction
@@ -19,7 +19,9 @@ from events.record_and_publish import record
 from events.transitions import Move, advance
 from files.file_areas import find_file_area
 from runtimes.dataset_store.layout import StoreLayout
-from runtimes.storage.file_store import check_path
+from runtimes.dataset_store.manifest import Difference, compare_manifests, read_manifest
+from runtimes.storage.areas import AreaId
+from runtimes.storage.file_store import FileStore, check_path
 
 
 def find_store() -> StoreLayout:
@@ -57,6 +59,25 @@ def require_ready(version: DatasetVersion) -> DatasetVersion:
     if version.state != VersionState.READY:
         raise Conflict("dataset_version_not_ready", version=version.number)
     return version
+
+
+def open_files(user: User, version: DatasetVersion) -> FileStore:
+    """Return access to a version's files with the user's rights. Raises Conflict unless it is ready."""
+    require_ready(version)
+    team = version.dataset.team
+    return FileStore(find_store().root, AreaId("dataset", version.dataset.key), uid=user.uid, gid=team.gid)
+
+
+def place_in_store(version: DatasetVersion, path: str) -> str:
+    """Return where a path of a version is in `open_files`. Raises InvalidInput."""
+    return f"{version.number}/{check_path(path)}".rstrip("/")
+
+
+def compare_versions(before: DatasetVersion, after: DatasetVersion) -> Iterator[Difference]:
+    """Yield what differs between two versions. Raises Conflict unless both are ready."""
+    store = find_store()
+    manifests = [store.manifest(row.dataset.key, row.number) for row in map(require_ready, (before, after))]
+    return compare_manifests(*map(read_manifest, manifests))
 
 
 def add_version(

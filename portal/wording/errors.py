@@ -1,5 +1,7 @@
 """Errors as sentences: the tables of all apps together, and those of the portal's own codes."""
 
+from typing import Any
+
 from django.conf import settings
 from django.utils.translation import gettext_lazy as _
 
@@ -114,3 +116,8 @@ def link_help(code: str) -> str:
 def describe_refusal(error: PlatformError) -> str:
     """Return an error in one line: the sentences of its fields, or its own."""
     return " ".join(describe_field_error(one) for one in getattr(error, "errors", [])) or describe_error(error)
+
+
+def describe_stored_error(error: dict[str, Any]) -> str:
+    """Return the sentence of an error that was kept as {"code", "params"}."""
+    return describe_error(PlatformError(error["code"], **error["params"]))
