@@ -7,7 +7,7 @@ FIELD_MESSAGES = {
         "“%(got)s” is not a name of a dataset. Use lower-case letters, digits, dots and hyphens, such as corpus or "
         "bert-base, up to %(max)s characters."
     ),
-    "share_needs_teams": _("Name the teams that may read it, or choose another way to share it."),
+    "share_needs_teams": _("Name the teams that may read it once it is there, or choose another way to share it."),
     "unknown_share_team": _("There is no team %(team)s. Write the names of teams as they are."),
 }
 ERROR_MESSAGES = {

@@ -36,6 +36,7 @@ AT_ONCE = 2
 MOST_TRIES = 5
 KEPT = timedelta(days=7)
 """How long the files of a deleted version stay."""
+_started: list[subprocess.Popen] = []
 MANAGE = Path(__file__).resolve().parents[2] / "manage.py"
 
 
@@ -61,7 +62,13 @@ def claim_versions() -> list[tuple[int, str]]:
 def start_process(command: str, *arguments: str) -> None:
     """Start a command of ours as a process of its own: a task's time limits are too short for large folders."""
     argv, quiet = [sys.executable, str(MANAGE), command, *arguments], subprocess.DEVNULL
-    subprocess.Popen(argv, stdin=quiet, stdout=quiet, start_new_session=True)
+    reap_processes()
+    _started.append(subprocess.Popen(argv, stdin=quiet, stdout=quiet, start_new_session=True))
+
+
+def reap_processes() -> None:
+    """Forget the processes that have ended, which the kernel keeps until somebody asks."""
+    _started[:] = [process for process in _started if process.poll() is None]
 
 
 def make_version(pk: int, holder: str) -> None:

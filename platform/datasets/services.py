@@ -99,6 +99,8 @@ def add_version(
     require(actor, "dataset.add", team)
     if not NAME.fullmatch(name):
         raise InvalidInput([FieldError("/name", "bad_dataset_name", {"got": shorten_text(name), "max": MOST_NAME})])
+    if share == Share.TEAMS:
+        raise InvalidInput([FieldError("/share", "share_needs_teams")])
     area = find_file_area(actor, place)
     if area.store.stat(check_path(path)).kind != "folder":
         raise Conflict("dataset_not_a_folder", path=path)

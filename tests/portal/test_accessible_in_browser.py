@@ -30,7 +30,7 @@ LOOKS = {
 
 @pytest.fixture
 def cast(portal, chromium, data, settings):  # noqa: F811
-    settings.TESSERA_DATA = data
+    settings.TESSERA_DATA, settings.TESSERA_FILES = data, data / "files"
     return elsewhere(make_full_world)
 
 

@@ -88,7 +88,7 @@ def portal(django_db_setup, data):
 
 @pytest.fixture
 def cast(portal, chromium, data, settings):
-    settings.TESSERA_DATA = data
+    settings.TESSERA_DATA, settings.TESSERA_FILES = data, data / "files"
     return elsewhere(make_busy_world)
 
 
@@ -119,6 +119,7 @@ def make_busy_world() -> make.Cast:
     add_ssh_key(user=cast.ada, name="laptop", key=make.ssh_key())
     cast.webhook = make.webhook(cast.ada)
     cast.schedule = make.schedule(cast.ada)
+    cast.dataset = make.dataset(cast.ada)
     cast.template = make.template(cast.ada, cast.nlp)
     make.image(cast.bob, cast.nlp)
     make.maintenance(cast.node, begins_in_s=86_400)

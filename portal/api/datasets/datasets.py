@@ -27,10 +27,11 @@ from portal.api.datasets.shapes import (
     LONGEST_PATH,
     DatasetChange,
     DatasetShape,
+    DatasetVersionAsk,
+    DatasetVersionShape,
     DifferenceShape,
     FileShape,
-    VersionAsk,
-    VersionShape,
+    KindField,
 )
 from portal.api.http.bodies import JSON, AnyBytes, read_json
 from portal.api.http.fields import full_url
@@ -46,7 +47,7 @@ RANGE = OpenApiParameter("Range", str, OpenApiParameter.HEADER, description="One
 class DatasetsQuery(PageQuery):
     """kind: dataset or model. q: part of the name."""
 
-    kind = serializers.ChoiceField(DatasetKind.choices, required=False)
+    kind = KindField(DatasetKind.choices, required=False)
     q = serializers.CharField(max_length=100, required=False)
     sort = SortField({"name": read_name})
 
@@ -80,18 +81,18 @@ class Datasets(ApiView):
         return page(rows.filter(name__icontains=query.get("q", "")), query, DatasetShape)
 
     @extend_schema(
-        request={JSON: VersionAsk},
-        responses={201: OpenApiResponse(VersionShape, "What is to be made, and its address in Location.")},
+        request={JSON: DatasetVersionAsk},
+        responses={201: OpenApiResponse(DatasetVersionShape, "What is to be made, and its address in Location.")},
     )
     def post(self, request: Request) -> Response:
         """Take a folder as the next version of a dataset, which is made if the team has none of that name. Its state
         is `taking` until all is read.
         """
-        said = read_json(request, VersionAsk)
+        said = read_json(request, DatasetVersionAsk)
         team = find_team(request.user, said.pop("team", None))
         made = add_version(actor=request.user, team=team, **said)
         parts = {"dataset_id": made.dataset.public_id, "version": made.number}
-        shown = VersionShape(find_version(made.dataset, made.number)).data
+        shown = DatasetVersionShape(find_version(made.dataset, made.number)).data
         return Response(shown, status=201, headers={"Location": full_url("api-dataset-version", **parts)})
 
 
@@ -116,11 +117,11 @@ class Versions(ApiView):
     scopes = {"GET": READ}
     operations = {"GET": "list_dataset_versions"}
 
-    @extend_schema(parameters=[PageQuery], responses=list_of(VersionShape, "DatasetVersionPage"))
+    @extend_schema(parameters=[PageQuery], responses=list_of(DatasetVersionShape, "DatasetVersionPage"))
     def get(self, request: Request, dataset_id: str) -> Response:
         """List its versions, newest first; deleted ones too."""
         rows = find_dataset(request.user, dataset_id).versions.select_related("user", "dataset__team")
-        return page(rows, read_query(request, PageQuery), VersionShape)
+        return page(rows, read_query(request, PageQuery), DatasetVersionShape)
 
 
 class VersionDetail(ApiView):
@@ -128,10 +129,10 @@ class VersionDetail(ApiView):
     operations = {"GET": "get_dataset_version", "DELETE": "delete_dataset_version"}
     refusals = {"DELETE": ("409",)}
 
-    @extend_schema(responses=VersionShape)
+    @extend_schema(responses=DatasetVersionShape)
     def get(self, request: Request, dataset_id: str, version: int) -> Response:
         """Show a version, and how far it is while it is taken."""
-        return Response(VersionShape(_find(request, dataset_id, version)).data)
+        return Response(DatasetVersionShape(_find(request, dataset_id, version)).data)
 
     @extend_schema(responses={204: OpenApiResponse(None, "No new job can name it. Its files are kept for a week.")})
     def delete(self, request: Request, dataset_id: str, version: int) -> Response:
@@ -145,12 +146,12 @@ class VersionRestore(ApiView):
     operations = {"POST": "restore_dataset_version"}
     refusals = {"POST": ("409",)}
 
-    @extend_schema(request=None, responses=VersionShape)
+    @extend_schema(request=None, responses=DatasetVersionShape)
     def post(self, request: Request, dataset_id: str, version: int) -> Response:
         """Take a deletion back, within a week of it."""
         row = _find(request, dataset_id, version)
         restore_version(actor=request.user, version=row)
-        return Response(VersionShape(_find(request, dataset_id, version)).data)
+        return Response(DatasetVersionShape(_find(request, dataset_id, version)).data)
 
 
 class VersionFiles(ApiView):

@@ -5,12 +5,27 @@ from rest_framework import serializers
 
 from datasets.models import Dataset, DatasetKind, DatasetVersion, Share, VersionState
 from datasets.naming import MOST_NAME
-from portal.api.http.fields import Links, full_url
+from portal.api.http.fields import Links, full_url, one_of
 from portal.wording.errors import describe_stored_error
 
 PLACE = "home, or team: and the name of a team of yours"
 MOST_TEXT = 500
 LONGEST_PATH = 4000
+
+
+@extend_schema_field(one_of(DatasetKind.values))
+class KindField(serializers.ChoiceField):
+    pass
+
+
+@extend_schema_field(one_of(Share.values))
+class ShareField(serializers.ChoiceField):
+    pass
+
+
+@extend_schema_field(one_of(VersionState.values))
+class StateField(serializers.ChoiceField):
+    pass
 
 
 class DatasetShape(serializers.Serializer):
@@ -19,12 +34,12 @@ class DatasetShape(serializers.Serializer):
     """
 
     id = serializers.CharField(source="public_id")
-    kind = serializers.ChoiceField(DatasetKind.choices)
+    kind = KindField(DatasetKind.choices)
     name = serializers.CharField()
     team = serializers.CharField(source="team.name")
     owner = serializers.CharField(source="user.username")
     description = serializers.CharField(allow_blank=True)
-    share = serializers.ChoiceField(Share.choices)
+    share = ShareField(Share.choices)
     shared_with = serializers.SerializerMethodField()
     newest = serializers.IntegerField()
     created_at = serializers.DateTimeField()
@@ -40,14 +55,14 @@ class DatasetShape(serializers.Serializer):
         return {"self": full_url("api-dataset", **parts), "html": full_url("dataset", **parts)}
 
 
-class LeftOut(serializers.Serializer):
+class LeftOutOfDataset(serializers.Serializer):
     """why: closed, special, too_deep or leads_out."""
 
     path = serializers.CharField()
     why = serializers.CharField()
 
 
-class VersionShape(serializers.Serializer):
+class DatasetVersionShape(serializers.Serializer):
     """A version, which never changes. source: the folder it is of. bytes: of all its files. new_bytes: what it needed
     on disk besides earlier versions. digest: equal for equal contents. left_out: the first of left_out_count. error:
     why it failed; null otherwise. deleted ones come back until a week after deleted_at.
@@ -56,8 +71,8 @@ class VersionShape(serializers.Serializer):
     dataset = serializers.CharField(source="dataset.public_id")
     name = serializers.SerializerMethodField()
     version = serializers.IntegerField(source="number")
-    state = serializers.ChoiceField(VersionState.choices)
-    source = serializers.CharField()
+    state = StateField(VersionState.choices)
+    source = serializers.CharField()  # type: ignore[assignment]
     by = serializers.CharField(source="user.username")
     note = serializers.CharField(allow_blank=True)
     files = serializers.IntegerField()
@@ -75,7 +90,7 @@ class VersionShape(serializers.Serializer):
     def get_name(self, row: DatasetVersion) -> str:
         return row.job_file_name
 
-    @extend_schema_field(LeftOut(many=True))
+    @extend_schema_field(LeftOutOfDataset(many=True))
     def get_left_out(self, row: DatasetVersion) -> list[dict[str, str]]:
         return [{"path": path, "why": why} for path, why in row.left_out]
 
@@ -101,20 +116,17 @@ class DifferenceShape(serializers.Serializer):
     size_before = serializers.IntegerField(source="before.size", default=None, allow_null=True)
 
 
-class VersionAsk(serializers.Serializer):
+class DatasetVersionAsk(serializers.Serializer):
     """name: of the dataset; where the team has none of that name it is made. place, path: the folder to take. team:
-    where you are in several. share, description: of a new dataset; note: of this version.
+    where you are in several. share (teams is for later), description: of a new dataset; note: of this version.
     """
 
     name = serializers.CharField(max_length=MOST_NAME)
     team = serializers.CharField(max_length=64, required=False)
-    kind = serializers.ChoiceField(DatasetKind.choices, default=DatasetKind.DATASET)
+    kind = KindField(DatasetKind.choices, default=DatasetKind.DATASET)
     place = serializers.CharField(default="home", max_length=80, help_text=PLACE)
     path = serializers.CharField(max_length=LONGEST_PATH, trim_whitespace=False)
-    share = serializers.ChoiceField(
-        [(Share.PRIVATE.value, "private"), (Share.TEAM.value, "team"), (Share.EVERYBODY.value, "everybody")],
-        default=Share.TEAM,
-    )
+    share = ShareField(Share.choices, default=Share.TEAM)
     description = serializers.CharField(max_length=MOST_TEXT, allow_blank=True, default="")
     note = serializers.CharField(max_length=MOST_TEXT, allow_blank=True, default="")
 
@@ -122,6 +134,6 @@ class VersionAsk(serializers.Serializer):
 class DatasetChange(serializers.Serializer):
     """teams: by name, those that may read it where share is teams."""
 
-    share = serializers.ChoiceField(Share.choices, required=False)
+    share = ShareField(Share.choices, required=False)
     teams = serializers.ListField(child=serializers.CharField(max_length=64), max_length=100, required=False)
     description = serializers.CharField(max_length=MOST_TEXT, allow_blank=True, required=False)

@@ -167,7 +167,9 @@ def _check_mount(spec: TaskSpec, mount: Mount, storage: Storage) -> None:
         return
     if mount.place.kind == "dataset":
         if not mount.read_only or not VERSION.fullmatch(f"{mount.place.number}/{mount.source}"):
-            raise Rejected(f"{mount.target} cannot be had: versions of datasets are mounted as a whole, read-only.")
+            raise Rejected(
+                f"Data cannot be mounted at {mount.target!r}: a version of a dataset is mounted as a whole, read-only."
+            )
     elif mount.place not in (AreaId("home", spec.uid), AreaId("team", spec.gid)):
         raise Rejected(f"Data cannot be mounted at {mount.target!r}: it is somebody else's.")
     for path in (mount.source, mount.target):
