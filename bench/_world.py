@@ -321,6 +321,7 @@ def write_rest(admin: User, member: User, team: Team, dice: random.Random) -> No
         make.array(person, 40, team=person.teams.get().name, pool=None)
         make.schedule(person, job_file="run: python train.py\n")
         make.template(person, person.teams.get())
+        make.dataset(person, name=f"corpus-{person.username}")
     add_ssh_key(user=member, name="laptop", key=make.ssh_key())
     for number in range(30):
         make.template(member, team, name=f"train-{number}")

@@ -32,6 +32,7 @@ from django.urls import reverse  # noqa: E402
 from accounts.models import User  # noqa: E402
 from bench._world import Size, build_world  # noqa: E402
 from cluster.models import Gpu, Maintenance, Node, Window  # noqa: E402
+from datasets.models import Dataset  # noqa: E402
 from images.models import Image, Login  # noqa: E402
 from job_templates.models import JobTemplate  # noqa: E402
 from jobs.arrays.models import JobArray  # noqa: E402
@@ -185,6 +186,8 @@ def list_parts(person: User) -> dict[str, object]:
         "notebook_id": Notebook.objects.filter(user=person, job__isnull=False).get().public_id,
         "array_id": JobArray.objects.filter(user=person)[0].public_id,
         "schedule_id": Schedule.objects.get(user=person).public_id,
+        "dataset_id": Dataset.objects.get(user=person).public_id,
+        "version": 1,
         "template_id": JobTemplate.objects.filter(user=person)[0].public_id,
         "webhook_id": Webhook.objects.get(user_id=person.pk).pk,
         "announcement_id": 1,

@@ -15,6 +15,7 @@ from accounts.ssh_keys import add_ssh_key
 from cluster.agents import check_agents
 from cluster.models import Enrolment, Node, Pool
 from common.secrets import digest_secret
+from datasets.services import delete_version
 from events.notices import notify
 from files.file_areas import find_file_area
 from files.uploads import append_upload, begin_upload
@@ -104,6 +105,8 @@ SUFFICES = {
         "job_file": "run: 'true'\nteam: nlp\npool: dev\n",
         "cron": "0 6 * * 1",
     },
+    "POST /api/v1/datasets": {"name": "corpus", "path": "corpus"},
+    "PATCH /api/v1/datasets/{dataset_id}": {"share": "private"},
     "PATCH /api/v1/schedules/{schedule_id}": {"cron": "0 6 * * 1"},
     "POST /api/v1/webhooks": {"name": "third", "url": "https://example.com/third", "topics": ["job.failed"]},
     "POST /api/v1/templates": {"file": NEW_TEMPLATE, "team": "nlp"},
@@ -162,6 +165,8 @@ class World:
         )
         rule, alerts, silence = _alerts(cast, running)
         idle_rule, exemption = _idle(cast, running)
+        deleted = make.dataset(cast.ada, versions=2)
+        delete_version(actor=cast.ada, version=deleted)
         self.keep_files()
         self.path = {
             "job_id": [job.public_id for job in (running, stopped, lost, waiting, others)],
@@ -173,6 +178,8 @@ class World:
             "webhook_id": [webhook.pk],
             "array_id": [array.public_id],
             "schedule_id": [schedule.public_id],
+            "dataset_id": [deleted.dataset.public_id],
+            "version": [1],
             "delivery_id": list(webhook.deliveries.values_list("pk", flat=True)),
             "token_id": [other_token.get().pk],
             "notebook_token_id": [notebook_token.pk],
@@ -197,6 +204,7 @@ class World:
             RESIZE: {"job_id": [running.public_id]},
             SETTLE: {"job_id": [lost.public_id]},
             SHARE: {"job_id": [running.public_id]},
+            "POST /api/v1/datasets/{dataset_id}/versions/{version}:restore": {"version": [deleted.number]},
             END_SHARE: {"job_id": [running.public_id], "person": ["bob"]},
             "DELETE /api/v1/notebooks/{notebook_id}/tokens/{notebook_token_id}": {"notebook_id": [still.public_id]},
             "POST /api/v1/alerts/{alert_id}:acknowledge": {"alert_id": [alerts[-1].pk]},
@@ -228,7 +236,7 @@ class World:
             "state": ["running", "queued,failed"],
             "label": ["exp:a"],
             "user": ["me"],
-            "fields": ["id", "name,state"],
+            "fields": ["id", "name,state", "name"],
             "nodes": [[cast.node.name]],
             "alias": ["torch", "own"],
             "reference": ["nlp/train:4"],

@@ -7,6 +7,7 @@
 `make.cast()` builds the usual world at once. Everything that has a service goes through it, so rows are as in life.
 """
 
+import os
 from base64 import b64encode
 from dataclasses import dataclass
 from datetime import time, timedelta
@@ -25,6 +26,9 @@ from cluster.agents import enrol_agent, invite_agent, take_report
 from cluster.maintenance import save_maintenance
 from cluster.models import Agent, Gpu, Maintenance, Node, Pool, Window
 from common.resources import gpu_milli, parse_gpu, slice_of
+from datasets.making import claim_versions, make_version
+from datasets.models import DatasetVersion
+from datasets.services import add_version
 from events.record_and_publish import RUNTIME, SYSTEM
 from images.catalogue import save_image
 from images.logins import save_login
@@ -44,6 +48,7 @@ from monitoring.models import Alert, AlertRule, Silence, TaskUse
 from quotas.models import Holding, Quota, UserLimit
 from reported_numbers.growing import fold_tail, grow_series
 from reported_numbers.models import Report, Series
+from runtimes.storage.areas import AreaId, ensure_area
 from scheduler.commit.starting import start_jobs
 from scheduler.commit.steps import CardShare, StartJob, TaskStart
 from scheduler.models import Lease
@@ -145,6 +150,34 @@ def template(person: User, team: Team | None, name: str = "finetune") -> JobTemp
     """A template with one parameter that has a default."""
     head = f"template:\n  name: {name}\n  description: Trains.\n  parameters: {{lr: {{type: number, default: 1e-3}}}}\n"
     return create_template(actor=person, team=team, text=f"{head}run: python train.py ${{{{ lr }}}}\n")
+
+
+def files(person: User, contents: dict[str, str], folder: str = "corpus") -> None:
+    """Files in their home, as they would write them."""
+    home = ensure_area(settings.TESSERA_FILES, AreaId("home", person.uid), uid=None, gid=None)
+    for name, content in contents.items():
+        path = home / folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+    if os.geteuid() == 0:
+        for path in (home, home / folder, *(home / folder).rglob("*")):
+            os.chown(path, person.uid, person.uid)
+
+
+def make_versions() -> None:
+    """Make the versions that were asked for, in this process."""
+    for pk, holder in claim_versions():
+        make_version(pk, holder)
+
+
+def dataset(person: User, name: str = "corpus", versions: int = 1, **fields) -> DatasetVersion:
+    """The newest of so many further versions, each with a file that no other has."""
+    team = person.teams.get()
+    for _ in range(versions):
+        files(person, {"same.txt": "same", "words.txt": f"{name} {next(_numbers)}"}, name)
+        add_version(actor=person, team=team, name=name, place="home", path=name, **fields)
+        make_versions()
+    return DatasetVersion.objects.select_related("dataset__team").latest("pk")
 
 
 def alert(code: str, label: str = "n1:0", **fields) -> Alert:

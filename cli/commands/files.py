@@ -12,7 +12,7 @@ import typer
 
 from cli.failures import NOT_FOUND, USAGE, Failure, Refused, Unreachable
 from cli.http.transport import Client
-from cli.output.cells import NONE
+from cli.output.cells import NONE, format_bytes
 from cli.output.safe_text import plain
 from cli.output.table import Column
 from cli.session import Command, Session, new_commands
@@ -51,7 +51,7 @@ def list_places(ctx: typer.Context) -> None:
     session: Session = ctx.obj
     found = session.client().get("/files/places")
     rows = [
-        [one["place"], _format_bytes(one["bytes"]), _format_bytes(one["limit_bytes"]) if one["limit_bytes"] else NONE]
+        [one["place"], format_bytes(one["bytes"]), format_bytes(one["limit_bytes"]) if one["limit_bytes"] else NONE]
         for one in found["results"]
     ]
     columns = [Column("PLACE", least=12), Column("USED", right=True), Column("LIMIT", right=True)]
@@ -111,7 +111,7 @@ def put(
         command = f"tessera files put {plain(str(file))} --resume {upload['id']}"
         upload = _send_pieces(session, client, stream, upload, command)
     shown = _format_address(upload["place"], upload["path"])
-    session.show(upload, [shown], [f"{shown} is there, {_format_bytes(size)}."])
+    session.show(upload, [shown], [f"{shown} is there, {format_bytes(size)}."])
 
 
 @files.command("get", cls=Command)
@@ -133,7 +133,7 @@ def get(
     part = target.with_name(f"{target.name}.part")
     count = _download(session.client(), place, path, part)
     part.replace(target)
-    session.show({"file": str(target), "bytes": count}, [str(target)], [f"{target} is here, {_format_bytes(count)}."])
+    session.show({"file": str(target), "bytes": count}, [str(target)], [f"{target} is here, {format_bytes(count)}."])
 
 
 @files.command("rm", cls=Command)
@@ -241,12 +241,4 @@ def _name_of(entry: dict) -> str:
 
 
 def _size_of(entry: dict) -> str:
-    return _format_bytes(entry["size"]) if entry["kind"] == "file" else ""
-
-
-def _format_bytes(number: float) -> str:
-    units = iter(("B", "kB", "MB", "GB", "TB"))
-    unit = next(units)
-    while number >= 999.5 and unit != "TB":
-        number, unit = number / 1000, next(units)
-    return f"{number:.3g} {unit}"
+    return format_bytes(entry["size"]) if entry["kind"] == "file" else ""

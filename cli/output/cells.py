@@ -145,3 +145,12 @@ def format_expiry(text: str | None) -> str:
 
 def now() -> datetime:
     return datetime.now(UTC)
+
+
+def format_bytes(number: float) -> str:
+    """Return an amount: "1.5 GB"."""
+    units = iter(("B", "kB", "MB", "GB", "TB"))
+    unit = next(units)
+    while number >= 999.5 and unit != "TB":
+        number, unit = number / 1000, next(units)
+    return f"{number:.3g} {unit}"

@@ -39,6 +39,8 @@ PERMISSIONS: dict[str, frozenset[str]] = {
     "notebook.change": frozenset({OWNER}),
     "notebook.delete": frozenset({OWNER, ADMIN}),
     "schedule.change": frozenset({OWNER}),
+    "dataset.add": frozenset({MEMBER, LEAD}),
+    "dataset.change": frozenset({OWNER, LEAD}),
     "schedule.delete": frozenset({OWNER, LEAD, ADMIN}),
     "schedule.suspend": frozenset({OWNER, LEAD, ADMIN}),
     "port.open": frozenset({MEMBER, LEAD, OWNER}),

@@ -23,7 +23,7 @@ class LivelyTask(Task):
 
 app = Celery("tessera", task_cls=LivelyTask)
 app.config_from_object("django.conf:settings", namespace="CELERY")
-app.autodiscover_tasks(["portal", "scheduler", "monitoring", "files", "images", "notebooks"])
+app.autodiscover_tasks(["portal", "scheduler", "monitoring", "files", "images", "datasets", "notebooks"])
 app.steps["consumer"].add(AliveStep)
 app.steps["worker"].add(MetricsStep)
 
@@ -52,6 +52,8 @@ app.conf.beat_schedule = {
     "fetch_images": build_schedule_entry(15, "scheduler.tasks.fetch_images"),
     "refresh_images": build_schedule_entry(120, "images.tasks.refresh", queue="outside"),
     "sweep_uploads": build_schedule_entry(600, "files.tasks.sweep_uploads"),
+    "start_dataset_versions": build_schedule_entry(2, "datasets.tasks.start_versions"),
+    "sweep_datasets": build_schedule_entry(3600, "datasets.tasks.sweep", expires=600),
     "send": build_schedule_entry(5, "portal.tasks.send", queue="outside"),
     "tell_reports": build_schedule_entry(60, "portal.tasks.tell_reports", queue="outside"),
     "sweep_sent": build_schedule_entry(3600, "portal.tasks.sweep", queue="outside", expires=600),

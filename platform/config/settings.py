@@ -264,6 +264,7 @@ INSTALLED_APPS = [
     "quotas",
     "files",
     "images",
+    "datasets",
     "jobs",
     "job_templates",
     "reported_numbers",

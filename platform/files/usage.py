@@ -98,10 +98,10 @@ def record_removal(*, area: FileArea, freed_bytes: int) -> None:
 def measure_stale() -> int:
     """Measure areas, longest unmeasured first, for ROUND_S. Returns how many."""
     until, done = time.monotonic() + ROUND_S, 0
-    known = {(row.kind, row.number): row.measured_at for row in PlaceUsage.objects.all()}
+    known = {AreaId(row.kind, row.number): row.measured_at for row in PlaceUsage.objects.all()}  # type: ignore[arg-type]
     now = steady_now()
-    due = [place for place in _places() if now - known.get((place.kind, place.number), _never(now)) > STALE_AFTER]
-    for place in sorted(due, key=lambda place: known.get((place.kind, place.number), _never(now))):
+    due = [place for place in _places() if now - known.get(place, _never(now)) > STALE_AFTER]
+    for place in sorted(due, key=lambda place: known.get(place, _never(now))):
         left = until - time.monotonic()
         if left <= 1:
             break

@@ -117,6 +117,11 @@ FIELD_MESSAGES = {
         "You have not uploaded code with the digest “%(digest)s”. Upload it first, or submit from its directory "
         "with tessera."
     ),
+    "unknown_dataset": _(
+        "There is no %(name)s that you may read and that has a version. Look at its name and team under Data; another "
+        "team's is written dataset:team/name."
+    ),
+    "unknown_dataset_version": _("There is no %(name)s. The newest version is %(newest)s."),
     "unknown_dependency": _(
         "There is no job “%(name)s” that you see. Write its id, such as job-12, or the name of one of your own jobs in "
         "the team %(team)s."
@@ -155,6 +160,9 @@ ERROR_MESSAGES = {
         "array: it queues its elements again as there is room."
     ),
     "array_nothing_to_retry": _("No element of %(array)s is left to be queued again. Submit the file again instead."),
+    "dataset_in_use": _(
+        "Jobs that have yet to end use version %(version)s: %(jobs)s. Wait until they end, or cancel them first."
+    ),
     "dependency_ended": _(
         "It starts after %(job)s, which has ended as %(state)s and not with “%(condition)s”, so it would be cancelled "
         "again. Retry that job first."

@@ -138,6 +138,13 @@ REASONS: dict[str, Reason] = {
         _("A secret that the job names, or the token that submitted it, is not there any more, so it was not started."),
         _("The event list says which. Make a secret again under Secrets, then retry the job."),
     ),
+    "data_missing": Reason(
+        T.FAILED,
+        False,
+        "fault",
+        _("A version of a dataset that the job names is not there any more, so it was not started."),
+        _("Bring the files back, or name another version and submit again."),
+    ),
     "rejected_by_cluster": Reason(
         T.FAILED,
         False,

@@ -32,12 +32,13 @@ from jobs.dependencies.conditions import resolve_after
 from jobs.idempotency import find_answer, keep_answer
 from jobs.job_tokens.tokens import check_scopes
 from jobs.jobfile.main_program import ends_job_of
-from jobs.jobfile.spec import JobSpec, RoleSpec, change_images, roles_of, to_json
+from jobs.jobfile.spec import JobSpec, RoleSpec, change_data, change_images, roles_of, to_json
 from jobs.lifecycle import begin_attempt
 from jobs.models import CodePack, Job, JobKind, JobQuerySet, Priority
 from jobs.notices.recipients import check_notified
 from jobs.pricing.budget import Asked, shorter
 from jobs.pricing.price import admit_priority, check_price, list_pools_to_wait_in
+from jobs.used_data.naming import pin_data, record_uses
 from jobs.used_secrets.naming import resolve_secrets
 from quotas.models import Quota
 from quotas.services import admit_waiting_job, find_full_limit
@@ -179,6 +180,8 @@ class PoolChooser:
         spec = change_images(spec, partial(self._resolve_image, team))
         if spec.secrets and job is None:
             spec = replace(spec, secrets=resolve_secrets(self._user, team, spec.secrets))
+        if job is None:
+            spec = change_data(spec, partial(pin_data, self._user, team))
         if spec.notify and job is None:
             check_notified(team, spec.notify)
         spec, waits_for = self._resolve_after(team, spec, job)
@@ -315,6 +318,7 @@ def _store(draft: Draft, kind: str, origin: Origin) -> Job:
         array_index=origin.index,
         **build_scheduling_columns(draft, kind),
     )
+    record_uses(job, spec)
     who = draft.user.as_actor
     record(job, "submitted", actor=who, params=name_pools(draft), new=True)
     if spec.hold:

@@ -17,6 +17,8 @@ PARTS = {
     "notebook_id": {"type": "string", "pattern": r"^nb-[1-9][0-9]{0,17}$"},
     "array_id": {"type": "string", "pattern": r"^arr-[1-9][0-9]{0,17}$"},
     "schedule_id": {"type": "string", "pattern": r"^sch-[1-9][0-9]{0,17}$"},
+    "dataset_id": {"type": "string", "pattern": r"^ds-[1-9][0-9]{0,17}$"},
+    "version": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
     "job_id": {"type": "string", "pattern": r"^job-[1-9][0-9]{0,17}$"},
     "template_id": {"type": "string", "pattern": r"^[a-z][a-z0-9-]{0,62}$"},
     "name": {"type": "string", "pattern": r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"},

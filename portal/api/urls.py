@@ -5,6 +5,7 @@ from django.urls.converters import StringConverter
 
 from portal.api import about, search
 from portal.api.cluster import agents, health, history, maintenance, nodes, pools, quota_writes, quotas, replay
+from portal.api.datasets import datasets
 from portal.api.events import audit, events, notices, webhooks
 from portal.api.files import files, uploads
 from portal.api.jobs import (
@@ -65,6 +66,12 @@ class ScheduleId(StringConverter):
     regex = "sch-[1-9][0-9]{0,17}"
 
 
+class DatasetId(StringConverter):
+    """ds-3."""
+
+    regex = "ds-[1-9][0-9]{0,17}"
+
+
 class Name(StringConverter):
     regex = "[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
 
@@ -90,6 +97,7 @@ for name, converter in (
     ("job", JobId),
     ("array", ArrayId),
     ("schedule", ScheduleId),
+    ("dataset", DatasetId),
     ("api_notebook", NotebookId),
     ("called", Name),
     ("template", TemplateId),
@@ -97,6 +105,8 @@ for name, converter in (
     ("number", Number),
 ):
     register_converter(converter, name)
+
+DATASET_VERSION = "datasets/<dataset:dataset_id>/versions/<number:version>"
 
 urlpatterns = [
     path("me", me.Me.as_view(), name="api-me"),
@@ -146,6 +156,14 @@ urlpatterns = [
     path("schedules/<schedule:schedule_id>/runs", schedules.ScheduleRuns.as_view(), name="api-schedule-runs"),
     path("jobs/<job:job_id>:rerun", copies.JobRerun.as_view(), name="api-job-rerun"),
     path("jobs/<job:job_id>/diff", copies.JobDiff.as_view(), name="api-job-diff"),
+    path("datasets", datasets.Datasets.as_view(), name="api-datasets"),
+    path("datasets/<dataset:dataset_id>", datasets.DatasetDetail.as_view(), name="api-dataset"),
+    path("datasets/<dataset:dataset_id>/versions", datasets.Versions.as_view(), name="api-dataset-versions"),
+    path(f"{DATASET_VERSION}", datasets.VersionDetail.as_view(), name="api-dataset-version"),
+    path(f"{DATASET_VERSION}:restore", datasets.VersionRestore.as_view(), name="api-dataset-version-restore"),
+    path(f"{DATASET_VERSION}/files", datasets.VersionFiles.as_view(), name="api-dataset-files"),
+    path(f"{DATASET_VERSION}/content", datasets.VersionContent.as_view(), name="api-dataset-content"),
+    path(f"{DATASET_VERSION}/diff", datasets.VersionDiff.as_view(), name="api-dataset-diff"),
     path("templates", templates.TemplateList.as_view(), name="api-templates"),
     path("templates/<template:template_id>", templates.TemplateDetail.as_view(), name="api-template"),
     path(

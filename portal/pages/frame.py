@@ -49,6 +49,7 @@ NAV_GROUPS: tuple[tuple[str | Promise, tuple[NavItem, ...]], ...] = (
             NavItem("notebooks", _("Notebooks"), "notebook", ("/notebooks/", "/n/"), key="n"),
             NavItem("schedules", _("Schedules"), "clock", ("/schedules/",)),
             NavItem("files", _("Files"), "folder", ("/files/",)),
+            NavItem("datasets", _("Data"), "stack-2", ("/data/",)),
         ),
     ),
     (

@@ -27,6 +27,7 @@ from portal.pages.console import (
     teams,
     windows,
 )
+from portal.pages.datasets import views as datasets
 from portal.pages.files import views as files
 from portal.pages.home import views as home
 from portal.pages.idle import people as idle_people
@@ -57,6 +58,12 @@ urlpatterns = [
     path("jobs/compare", numbers.compare_jobs, name="jobs_compare"),
     path("jobs/new", submit.new_job, name="job_new"),
     path("jobs/new/sync", submit.sync_job_editor, name="job_sync"),
+    path("data/", datasets.show_datasets, name="datasets"),
+    path("data/<str:dataset_id>/", datasets.show_dataset, name="dataset"),
+    path("data/<str:dataset_id>/v<int:version>/", datasets.show_version, name="dataset_version"),
+    path("data/<str:dataset_id>/v<int:version>/file", datasets.download_file, name="dataset_file"),
+    path("data/<str:dataset_id>/v<int:version>/delete", datasets.delete, name="dataset_version_delete"),
+    path("data/<str:dataset_id>/v<int:version>/restore", datasets.restore, name="dataset_version_restore"),
     path("templates/", templates.show_templates, name="templates"),
     path("templates/new", templates.new_template, name="template_new"),
     path("templates/check", templates.check_template, name="template_check"),

@@ -9,6 +9,7 @@ from django.utils.translation import gettext_lazy as _
 import accounts.error_messages
 import cluster.error_messages
 import common.error_messages
+import datasets.error_messages
 import files.error_messages
 import images.error_messages
 import job_templates.error_messages
@@ -34,6 +35,7 @@ FIELD_MESSAGES = {
     **cluster.error_messages.FIELD_MESSAGES,
     **quotas.error_messages.FIELD_MESSAGES,
     **images.error_messages.FIELD_MESSAGES,
+    **datasets.error_messages.FIELD_MESSAGES,
     **jobs.jobfile.error_messages.FIELD_MESSAGES,
     **jobs.error_messages.FIELD_MESSAGES,
     **job_templates.error_messages.FIELD_MESSAGES,
@@ -60,6 +62,7 @@ ERROR_MESSAGES = {
     **secret_store.error_messages.ERROR_MESSAGES,
     **cluster.error_messages.ERROR_MESSAGES,
     **files.error_messages.ERROR_MESSAGES,
+    **datasets.error_messages.ERROR_MESSAGES,
     **jobs.error_messages.ERROR_MESSAGES,
     **job_templates.error_messages.ERROR_MESSAGES,
     **monitoring.error_messages.ERROR_MESSAGES,

@@ -8,6 +8,7 @@ import numpy as np
 
 from accounts.models import Team, User
 from cluster.models import Cached
+from datasets.naming import is_dataset_name
 from jobs.jobfile.spec import JobSpec
 from jobs.jobfile.values import split_source
 from runtimes.images.names import make_image_key
@@ -82,7 +83,7 @@ def held_bytes(snapshot: Snapshot) -> Callable[[int, TaskPlacement], int]:
 def list_content_keys(said: SourcesRow | JobSpec, uid: int, gid: int) -> tuple[str, ...]:
     """Return `cluster.Cached` keys of what a job fetches."""
     numbers = {"home": uid, "team": gid}
-    sources = (split_source(text)[:2] for text in (said.data or {}).values())
+    sources = (split_source(text)[:2] for text in (said.data or {}).values() if not is_dataset_name(text))
     keys = {make_data_key(AreaId(kind, numbers[kind]), path) for kind, path in sources}  # type: ignore[arg-type]
     return tuple(sorted(keys | ({make_image_key(said.image)} if said.image else set())))
 

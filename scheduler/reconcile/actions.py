@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from django.db import DatabaseError, transaction
 
 from common.errors import StaleState
+from datasets.services import find_store
 from images.logins import load_logins
 from jobs.models import Job, Task
 from jobs.states import TaskState
@@ -108,6 +109,16 @@ def run_action(order: FencedAction, runtime: Runtime) -> None:
         raise StaleState(kind="task", was="not to be started")
     if refused := _call(order, runtime, known):
         record_observation(refused, order.epoch)
+
+
+def find_missing_data(spec: TaskSpec) -> str:
+    """Return what to say of a version that is not on disk, as after a backup that leaves files out; "" if all are."""
+    for mount in spec.mounts:
+        if mount.place is None or mount.place.kind != "dataset":
+            continue
+        if not find_store().version(str(mount.place.number), int(mount.source)).is_dir():
+            return f"The files of version {mount.source} at {mount.target} are not on the platform's storage."
+    return ""
 
 
 def build_stop_mark(stop: Stop) -> TaskObserved:
@@ -212,6 +223,8 @@ def _call(order: FencedAction, runtime: Runtime, known: LoadedTasks) -> TaskObse
 def _start(action: Start, runtime: Runtime, spec: TaskSpec | MissingSecret) -> TaskObserved | None:
     if isinstance(spec, MissingSecret):
         return _build_failure(action, "secret_missing", "", spec.words)
+    if missing := find_missing_data(spec):
+        return _build_failure(action, "data_missing", "", missing)
     try:
         runtime.start(spec)
     except Rejected as refusal:

@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
@@ -10,16 +10,18 @@ from uuid import UUID
 from django.conf import settings
 
 from cluster.models import Gpu
+from datasets.naming import read_dataset_name
 from jobs.arrays.models import show_array_id
 from jobs.code.archive import code_file
 from jobs.job_tokens.tokens import URL
 from jobs.jobfile.main_program import build_command
-from jobs.jobfile.spec import DEFAULT_GRACE_S, JobSpec, RoleSpec, from_json, role_of
+from jobs.jobfile.spec import DEFAULT_GRACE_S, JobSpec, RoleSpec, from_json, list_data, role_of
 from jobs.jobfile.values import split_source
 from jobs.lifecycle import load_attempts
 from jobs.models import Job, JobKind, Task
 from jobs.task_access import UPSTREAM_TOKEN, derive_task_secret
 from jobs.tensorboard import TOOLS
+from jobs.used_data.naming import load_dataset_keys
 from notebooks.environment import READY, environment_path
 from quotas.models import Holding
 from runtimes.contract.task import Checkpoint, GpuShare, Mount, Peer, TaskSpec
@@ -32,11 +34,12 @@ GRACE_S = 10
 
 @dataclass(frozen=True)
 class SpecContext:
-    """Rows for specs. gangs: tasks by job; numa: by task."""
+    """Rows for specs. gangs: tasks by job; numa: by task; datasets: where they lie, by how specs name them."""
 
     gangs: dict[int, list[Task]]
     cards: dict[tuple[int | None, str], Gpu]
     numa: dict[UUID, tuple[int, ...]]
+    datasets: dict[str, str]
 
 
 def build_task_spec(task: Task) -> TaskSpec:
@@ -52,7 +55,9 @@ def build_task_specs(tasks: Sequence[Task]) -> dict[str, TaskSpec]:
         return {}
     cards = load_cards([held["uuid"] for task in tasks for held in task.cards])
     of: dict[tuple[int | None, str], Gpu] = {(gpu.node_id, gpu.uuid): gpu for gpu in cards}
-    beside = SpecContext(load_attempts({task.job_id: task.job for task in tasks}.values()), of, load_numa(tasks))
+    jobs = {task.job_id: task.job for task in tasks}.values()
+    datasets = load_dataset_keys({text for job in jobs for text in list_data(from_json(job.spec)).values()})
+    beside = SpecContext(load_attempts(jobs), of, load_numa(tasks), datasets)
     return {task.uuid.hex: _build(task, beside) for task in tasks}
 
 
@@ -94,7 +99,7 @@ def _build(task: Task, context: SpecContext) -> TaskSpec:
             **_array_env(job),
         },
         port_map=build_port_map(task),
-        mounts=build_mounts(job, spec, role),
+        mounts=build_mounts(job, spec, role, context.datasets),
         checkpoint=build_checkpoint(job, spec),
         cpu_pinning=task.node.facts.get("cpu_pinning", ""),
         mps=_allows_mps(task, context.cards),
@@ -166,11 +171,15 @@ def build_checkpoint(job: Job, spec: JobSpec) -> Checkpoint | None:
     return Checkpoint(rule.dir, rule.signal, min(grace_s, job.pool.max_grace_s))
 
 
-def build_mounts(job: Job, spec: JobSpec, role: RoleSpec) -> tuple[Mount, ...]:
-    """Return mounts for `data` and tools (JupyterLab, TensorBoard)."""
+def build_mounts(job: Job, spec: JobSpec, role: RoleSpec, datasets: Mapping[str, str]) -> tuple[Mount, ...]:
+    """Return mounts for `data` and tools (JupyterLab, TensorBoard). datasets: keys by name."""
     places = {"home": AreaId("home", job.user.uid), "team": AreaId("team", job.team.gid)}
     mounts = []
     for target, text in (spec.data | role.data).items():
+        if (name := read_dataset_name(text)) is not None:
+            version = AreaId("dataset", datasets.get(text, "")), str(name.number)
+            mounts.append(Mount(*version, target, read_only=True))
+            continue
         kind, source, read_only = split_source(text)
         mounts.append(Mount(places[kind], source, target, read_only))
     if _wants_tools(job, spec):

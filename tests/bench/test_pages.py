@@ -15,7 +15,7 @@ READ = {name for name, method in PAGES if method == "GET"}
 
 
 def test_every_page_answers_in_the_world_of_the_bench(settings, tmp_path):
-    settings.TESSERA_DATA = tmp_path
+    settings.TESSERA_DATA, settings.TESSERA_FILES = tmp_path, tmp_path / "files"
     world = build_world(Size(machines=5, teams=2, jobs=150, running=20, waiting=40), random.Random(1))
     assert Job.objects.filter(state=JobState.QUEUED).count() >= 12
     for person in world.people.values():

@@ -30,7 +30,7 @@ LOOKS = {
 
 @pytest.fixture
 def cast(portal, chromium, data, settings):  # noqa: F811
-    settings.TESSERA_DATA = data
+    settings.TESSERA_DATA, settings.TESSERA_FILES = data, data / "files"
     return elsewhere(make_full_world)
 
 
@@ -71,6 +71,9 @@ def pages_of(cast) -> list[str]:
         "/console/machines/service?to=drain&node=n1",
         "/cluster/replay/",
         f"/a/{cast.array.public_id}/",
+        "/data/",
+        f"/data/{cast.dataset.dataset.public_id}/",
+        f"/data/{cast.dataset.dataset.public_id}/v1/",
         "/schedules/",
         "/schedules/new",
         f"/schedules/{cast.schedule.public_id}/",

@@ -22,6 +22,7 @@ from accounts.scopes import SCOPES
 from accounts.services import revoke_token
 from accounts.ssh_keys import add_ssh_key
 from common.secrets import digest_secret
+from datasets.models import Dataset, DatasetVersion
 from files.models import Upload
 from jobs.models import Job
 from jobs.task_access import derive_task_secret
@@ -157,6 +158,17 @@ API = {
     ("api-redeliver", "POST"): (401, 404, 403),
     ("api-codes", "POST"): (401, 415, 403),
     ("api-code", "GET"): (401, 404, 403),
+    ("api-datasets", "GET"): (401, 200, 403),
+    ("api-datasets", "POST"): (401, 400, 403),
+    ("api-dataset", "GET"): (401, 404, 403),
+    ("api-dataset", "PATCH"): (401, 404, 403),
+    ("api-dataset-versions", "GET"): (401, 404, 403),
+    ("api-dataset-version", "GET"): (401, 404, 403),
+    ("api-dataset-version", "DELETE"): (401, 404, 403),
+    ("api-dataset-version-restore", "POST"): (401, 404, 403),
+    ("api-dataset-files", "GET"): (401, 404, 403),
+    ("api-dataset-content", "GET"): (401, 404, 403),
+    ("api-dataset-diff", "GET"): (401, 404, 403),
     ("api-files", "GET"): (401, 200, 403),
     ("api-file-places", "GET"): (401, 200, 403),
     ("api-file-content", "GET"): (401, 400, 403),
@@ -396,6 +408,14 @@ PAGES = {
     ("report_mail_delete", "POST"): (SIGN_IN, 404, SIGN_IN),
     ("report_mail_off", "GET"): (404, 404, 404),
     ("report_mail_off", "POST"): (404, 404, 404),
+    ("datasets", "GET"): (SIGN_IN, 200, SIGN_IN),
+    ("datasets", "POST"): (SIGN_IN, 400, SIGN_IN),
+    ("dataset", "GET"): (SIGN_IN, 404, SIGN_IN),
+    ("dataset", "POST"): (SIGN_IN, 404, SIGN_IN),
+    ("dataset_version", "GET"): (SIGN_IN, 404, SIGN_IN),
+    ("dataset_version_delete", "POST"): (SIGN_IN, 404, SIGN_IN),
+    ("dataset_version_restore", "POST"): (SIGN_IN, 404, SIGN_IN),
+    ("dataset_file", "GET"): (SIGN_IN, 404, SIGN_IN),
     ("secrets", "GET"): (SIGN_IN, 200, SIGN_IN),
     ("secrets", "POST"): (SIGN_IN, 400, SIGN_IN),
     ("secret_delete", "POST"): (SIGN_IN, 404, SIGN_IN),
@@ -578,6 +598,8 @@ def build_world():
     cast.token = ApiToken.objects.get()
     ApiToken.objects.update(scopes=[])
     cast.template = make.template(cast.ada, cast.nlp, name="secret-plan")
+    cast.dataset = Dataset.objects.create(user=cast.ada, team=cast.nlp, name="secret-plan", newest=1)
+    DatasetVersion.objects.create(dataset=cast.dataset, number=1, user=cast.ada, place="home", path="secret-plan")
     cast.key = add_ssh_key(user=cast.ada, key=make.ssh_key(), name="secret-plan")
     cast.view = SavedView.objects.create(user=cast.ada, name="secret-plan", query="?q=secret-plan")
     cast.gone, cast.admin = make.user("gone", cast.nlp), make.admin()
@@ -616,6 +638,8 @@ def address(name, world):
         "webhook_id": world.webhook.pk,
         "array_id": world.array.public_id,
         "schedule_id": world.schedule.public_id,
+        "dataset_id": world.dataset.public_id,
+        "version": 1,
         "view_id": world.view.pk,
         "template_id": world.template.public_id,
         "alert_id": world.alert.pk,

@@ -88,7 +88,7 @@ def portal(django_db_setup, data):
 
 @pytest.fixture
 def cast(portal, chromium, data, settings):
-    settings.TESSERA_DATA = data
+    settings.TESSERA_DATA, settings.TESSERA_FILES = data, data / "files"
     return elsewhere(make_busy_world)
 
 
@@ -120,6 +120,7 @@ def make_busy_world() -> make.Cast:
     cast.webhook = make.webhook(cast.ada)
     cast.schedule = make.schedule(cast.ada)
     cast.array = make.array(cast.ada, {"lr": ["1e-4", "3e-4"], "at_once": 1})
+    cast.dataset = make.dataset(cast.ada)
     cast.template = make.template(cast.ada, cast.nlp)
     make.image(cast.bob, cast.nlp)
     make.maintenance(cast.node, begins_in_s=86_400)

@@ -21,6 +21,8 @@ from cli.output.safe_text import plain
 from cli.parse_duration import read_duration
 from cli.session import Command, Output, Session, new_commands, split_setting
 
+PLACES = ("home:", "team:", "dataset:", "model:")
+
 commands = new_commands()
 
 
@@ -79,6 +81,10 @@ def run(
         list[str] | None,
         typer.Option("--env", "-e", metavar="K=V", help="May be repeated; K alone takes your own value."),
     ] = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Option("--data", "-d", metavar="SOURCE:PATH", help="Such as corpus@v7:in, or team:corpus:in. Repeat it."),
+    ] = None,
     pool: Annotated[str | None, typer.Option(help="Else it waits in all of your team's where it could run.")] = None,
     team: Annotated[str | None, typer.Option(help="Needed if you are in several.")] = None,
     cpu: Annotated[str | None, typer.Option(help="Cores for each task.")] = None,
@@ -115,6 +121,8 @@ def run(
     spec: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
     if env:
         spec["env"] = _read_environment(env)
+    if data:
+        spec["data"] = dict(map(read_data_option, data))
     if command:
         spec["run"] = command[0] if len(command) == 1 else shlex.join(command)
     asked = None if template is None else TemplateRun(client, template, values or [], spec)
@@ -126,6 +134,14 @@ def run(
         spec["code"] = upload_code(session, client, code)
     job = asked.run() if asked is not None else client.post("/jobs", spec, key=str(uuid4()))
     follow_new_job(session, client, job, follow_it=follow, until=wait, within_s=within_s)
+
+
+def read_data_option(text: str) -> tuple[str, str]:
+    """Return (path, source) of "corpus@v7:in", where a source without a place names a dataset."""
+    source, _, path = text.rpartition(":")
+    if not source or not path:
+        raise Failure(USAGE, f"--data {plain(text)}: write what to have and where, such as corpus@v7:in")
+    return path, source if source.startswith(PLACES) else f"dataset:{source}"
 
 
 class TemplateRun:

@@ -26,7 +26,7 @@ from runtimes.storage.areas import AreaId, get_area_path
 
 DATABASE, SECRETS = "database.dump", "secrets.sealed"
 TREES = {"logs": "logs.tar.gz", "code": "code.tar.gz", "files": "homes.tar.gz"}
-LOCKS = frozenset({"home/.lock", "team/.lock"})
+LOCKS = frozenset({"home/.lock", "team/.lock", "dataset/.lock", "dataset-store/taking/.lock"})
 PARTIAL = ".tessera-backup.partial"
 SETTINGS = ("gpus", "install")
 """Small files of the data directory that say how an embedded installation is started."""

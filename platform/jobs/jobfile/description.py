@@ -261,9 +261,9 @@ JOB = Keys(
         Field(
             "data",
             DATA,
-            "Folders of your home or team, by the path below the working directory.",
+            "Folders of your home or team, or versions of datasets, by the path below the working directory.",
             "none",
-            examples=({"in": "team:corpus:ro"},),
+            examples=({"in": "team:corpus:ro"}, {"in": "dataset:corpus@v7"}),
         ),
         Field(
             "checkpoint",

@@ -23,10 +23,14 @@ FIELD_MESSAGES = {
     "bad_code": _("“%(got)s” is not valid code. Use a dot for this directory, or the digest of an uploaded archive."),
     "bad_data": _(
         "“%(got)s” is not a valid source of files. Write home:path or team:path, with :ro at the end for "
-        "read-only, such as team:datasets/imagenet:ro."
+        "read-only, such as team:datasets/imagenet:ro; or the name of a dataset, such as dataset:corpus@v7."
     ),
     "bad_data_target": _(
         "Files cannot be placed at “%(got)s”. Use a path below the working directory, such as data/imagenet."
+    ),
+    "bad_dataset": _(
+        "“%(got)s” is not a name of a dataset or model. Write dataset:corpus, dataset:corpus@v7, or "
+        "dataset:team/corpus@v7 for one of another team; datasets are always read-only."
     ),
     "bad_directory": _("“%(got)s” is not a valid directory. Use a path such as runs, or ~/runs in your home."),
     "bad_image": _("“%(got)s” is not a valid image name. Write it like registry/name:tag."),

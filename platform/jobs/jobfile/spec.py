@@ -224,6 +224,27 @@ def change_images(spec: JobSpec, change: Callable[[str, str], str]) -> JobSpec:
     return replace(spec, image=change(spec.image, "/image") if spec.image else spec.image, roles=roles)
 
 
+def change_data(spec: JobSpec, change: Callable[[dict[str, str], str], dict[str, str]]) -> JobSpec:
+    """Return the spec with all that it says of data as `change` returns it, given the map and where the file has it."""
+    roles = tuple(
+        replace(role, data=change(role.data, pointer_of(["roles", role.name, "data"]))) if role.data else role
+        for role in spec.roles
+    )
+    return replace(spec, data=change(spec.data, "/data") if spec.data else spec.data, roles=roles)
+
+
+def list_data(spec: JobSpec) -> dict[str, str]:
+    """Return all that the spec says of data, {where the file has it: source}."""
+    found: dict[str, str] = {}
+
+    def note(data: dict[str, str], pointer: str) -> dict[str, str]:
+        found.update({pointer + pointer_of([target]): source for target, source in data.items()})
+        return data
+
+    change_data(spec, note)
+    return found
+
+
 def span_of(spec: JobSpec | RoleSpec) -> int | str:
     """Return the number of tasks as in the file: 4, or "4..8"."""
     return f"{spec.nodes}..{spec.nodes_max}" if spec.nodes_max else spec.nodes

@@ -30,6 +30,8 @@ from common.text import (
     kind_of,
     shorten_text,
 )
+from datasets.naming import TEXT as DATASET
+from datasets.naming import is_dataset_name, read_dataset_name
 from jobs.jobfile.shapes import (
     Choice,
     Map,
@@ -153,8 +155,12 @@ def read_data_target(target: str, pointer: str) -> str:
 
 
 def read_data_source(value: object, pointer: str) -> str:
-    """Read "home:path" or "team:path", then ":ro" if read-only, normalised."""
+    """Read "home:path" or "team:path", then ":ro" if read-only, normalised; or the name of a dataset."""
     text = read_text(value, pointer)
+    if is_dataset_name(text):
+        if read_dataset_name(text) is None:
+            fail(pointer, "bad_dataset", got=shorten_text(text))
+        return text
     found = _SOURCE.fullmatch(text)
     if not found:
         fail(pointer, "bad_data", got=shorten_text(text))
@@ -167,7 +173,7 @@ def read_data_source(value: object, pointer: str) -> str:
 
 
 def split_source(text: str) -> tuple[str, str, bool]:
-    """Split a value of `data` into (home or team, path, read only)."""
+    """Split a value of `data` that is no dataset into (home or team, path, read only)."""
     found = _SOURCE.fullmatch(text)
     assert found  # checked by read_data_source
     return found[1], found[2], found[3] is not None
@@ -433,7 +439,7 @@ LABELS = Map(
 )
 DATA = Map(
     name=_text(read_data_target, rf"{_BELOW}(?!\.?(/\.?)*$)[^{_UNSEEN}]*"),
-    value=_text(read_data_source, rf"(home|team):{_BELOW}(?!(.*/)?\.\.:ro$)[^:{_UNSEEN}]*(:ro)?"),
+    value=_text(read_data_source, rf"((home|team):{_BELOW}(?!(.*/)?\.\.:ro$)[^:{_UNSEEN}]*(:ro)?|{DATASET})"),
     most=32,
 )
 ROLE_NAME = _text(read_role_name, _ROLE_NAME.pattern)

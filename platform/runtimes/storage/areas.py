@@ -1,6 +1,7 @@
-"""Storage areas: a home for each person and a shared folder for each team, kept between jobs.
+"""Storage areas: a home for each person and a shared folder for each team, kept between jobs; versions of datasets.
 
-Paths are home/<uid> (0700) and team/<gid> (2770). A default ACL, if supported, keeps new files writable for the team.
+Paths are home/<uid> (0700), team/<gid> (2770) and dataset/<random> (0711: entered by whoever knows its name). A default
+ACL, if supported, keeps new files writable for the team.
 """
 
 import os
@@ -12,7 +13,7 @@ from typing import Literal
 
 from runtimes.storage.file_lock import hold_file_lock
 
-MODES = {"home": 0o700, "team": 0o2770}
+MODES = {"home": 0o700, "team": 0o2770, "dataset": 0o711}
 # rwx for owner and group: version, then (tag, rights, no id). Source: linux/posix_acl_xattr.h, acl(5).
 TEAM_ACL = struct.pack("<I", 2) + b"".join(
     struct.pack("<HHI", tag, rights, 0xFFFFFFFF) for tag, rights in ((0x01, 7), (0x04, 7), (0x20, 0))
@@ -21,10 +22,10 @@ TEAM_ACL = struct.pack("<I", 2) + b"".join(
 
 @dataclass(frozen=True)
 class AreaId:
-    """A storage area: home (number is a uid) or team folder (gid)."""
+    """A storage area: home (number is a uid), team folder (gid), or the versions of a dataset (its random key)."""
 
-    kind: Literal["home", "team"]
-    number: int
+    kind: Literal["home", "team", "dataset"]
+    number: int | str
 
 
 def get_area_path(root: str | os.PathLike, place: AreaId) -> Path:

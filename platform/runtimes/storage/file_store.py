@@ -12,6 +12,7 @@ import socket
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -19,16 +20,19 @@ from typing import Any, Literal
 from common.errors import Conflict, FieldError, InvalidInput, NameTaken, NotFound, NotPermitted, Unavailable
 from runtimes.storage.areas import AreaId, ensure_area, get_area_path
 from runtimes.storage.file_child import PART, WALK_S
+from runtimes.storage.walk_folder_child import BATCH
 
 log = logging.getLogger("tessera.files")
 
 LONGEST_PATH, LONGEST_NAME = 4000, 255
 ANSWER_WITHIN_S = 30.0
+WALK_ANSWER_S = 600.0  # a folder of millions is listed before its first packet
+LARGEST_PACKET = 4 << 20
 PACKS_NICE = 10  # others wait
 SOURCE = str(Path(__file__).resolve().parents[2])
 CODE = "import sys; sys.path[:0] = [{!r}]; from runtimes.storage.{} import main; main()"
 
-UMASKS = {"home": 0o022, "team": 0o007}
+UMASKS = {"home": 0o022, "team": 0o007, "dataset": 0o022}
 ANSWERS = {
     "EXDEV": lambda: NotPermitted("leads_outside"),
     "ELOOP": lambda: NotPermitted("leads_outside"),
@@ -126,6 +130,20 @@ class FileStore:
             raise
         return Archive(fds[0], child)
 
+    def open_walk(self, path: str) -> "FolderWalk":
+        """Walk a folder: packets of walk_folder_child.py, with each file opened."""
+        request = self._request("", {"path": check_path(path)}) | {"nice": PACKS_NICE}
+        child, answer, fds = _ask_child(request, "walk_folder_child")
+        try:
+            _refuse_errors(answer)
+            if len(fds) != 1 or not stat.S_ISSOCK(os.fstat(fds[0]).st_mode):
+                raise Unavailable()
+        except BaseException:
+            _close(fds)
+            _end(child)
+            raise
+        return FolderWalk(socket.socket(fileno=fds[0]), child)
+
     def make_folder(self, path: str) -> None:
         self._run("make_folder", path=_check_path_given(path), mode=0o777)
 
@@ -200,6 +218,32 @@ class Archive:
             os.close(self.fd)
             _end(self._child)
         self.fd = -1
+
+
+class FolderWalk:
+    """The packets of a child that walks a folder (walk_folder_child.py)."""
+
+    def __init__(self, line: socket.socket, child: subprocess.Popen):
+        self._line, self._child = line, child
+        line.settimeout(WALK_ANSWER_S)
+
+    def __iter__(self) -> Iterator[tuple[dict, list[int]]]:
+        """Yield packets with descriptors for the caller to close. Raises Unavailable if the child broke off."""
+        while True:
+            try:
+                said, fds, *_ = socket.recv_fds(self._line, LARGEST_PACKET, BATCH)
+                packet = json.loads(said)
+                self._line.send(b".")
+            except (OSError, ValueError) as broken:
+                log.error("a walk of a folder broke off: %s", broken)
+                raise Unavailable() from broken
+            if "done" in packet:
+                return
+            yield packet, fds
+
+    def close(self) -> None:
+        self._line.close()
+        _end(self._child)
 
 
 def measure_area(

@@ -4,7 +4,7 @@ from typing import Any
 
 from django.http import HttpResponseBase
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
-from rest_framework.renderers import BaseRenderer, JSONRenderer
+from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -20,22 +20,12 @@ from portal.api.files.shapes import (
     listing_of,
     place_of,
 )
-from portal.api.http.bodies import read_json
+from portal.api.http.bodies import AnyBytes, read_json
 from portal.api.http.lists import FieldsQuery, all_of, list_of
 from portal.api.view import ApiView, read_query
 from portal.downloads import send_archive, send_file
 
 RANGE = OpenApiParameter("Range", str, OpenApiParameter.HEADER, description="One range, such as bytes=1000-.")
-
-
-class AnyBytes(BaseRenderer):
-    """For content negotiation; the view streams."""
-
-    media_type = "application/octet-stream"
-    format = "bytes"
-
-    def render(self, data: object, *_: object) -> bytes:
-        return str(data).encode()
 
 
 class Places(ApiView):

@@ -5,6 +5,7 @@ import zlib
 from collections.abc import Iterator
 
 from django.db.models import Model
+from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.serializers import Serializer
 
@@ -20,6 +21,16 @@ YAML = ("application/yaml", "text/yaml")
 GZIP = "application/gzip"
 GZIP_BITS = 16 + zlib.MAX_WBITS
 """What zlib takes for gzip's header."""
+
+
+class AnyBytes(BaseRenderer):
+    """For content negotiation; the view streams."""
+
+    media_type = "application/octet-stream"
+    format = "bytes"
+
+    def render(self, data: object, *_: object) -> bytes:
+        return str(data).encode()
 
 
 def media_type(request: Request, *known: str) -> str:

@@ -36,6 +36,7 @@ FILES = {
     "bool_off": ("/hold", "wrong_type"),
     "cpu_words": ("/cpu", "bad_cpu"),
     "data_absolute": ("/data/in", "bad_data"),
+    "data_dataset": ("/data/in", "bad_dataset"),
     "data_list": ("/data", "wrong_type"),
     "data_over_system": ("/data/~1usr~1lib", "bad_data_target"),
     "data_target_absolute": ("/data/~1data~1imagenet", "bad_data_target"),

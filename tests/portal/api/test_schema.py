@@ -39,7 +39,7 @@ AGENTS = re.compile("Needs the key of the machine's agent")
 ROOT = Path(__file__).parents[3]
 # Streams by ASGI; what takes gzip or raw pieces only.
 OWN_TESTS = [
-    *("read_log", "stream_events", "read_file", "read_folder", "export_history"),
+    *("read_log", "stream_events", "read_file", "read_folder", "read_dataset_file", "export_history"),
     *("upload_code", "append_to_upload"),
 ]
 NO_HURRY = {"deadline": None, "suppress_health_check": list(HealthCheck), "database": None}

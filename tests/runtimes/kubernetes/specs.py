@@ -68,6 +68,7 @@ WITH_FILES = task(
     mounts=(
         Mount(AreaId("team", 20000), "sets/images", "data/images", True),
         Mount(AreaId("home", 20001), "out", "out", False),
+        Mount(AreaId("dataset", "d" * 32), "7", "in/corpus", True),
         Mount(None, f"{SHARED}/notebook-environment/1", f"{SHARED}/notebook-environment/1", True),
     ),
     checkpoint=Checkpoint("~/runs/a", "", 30),

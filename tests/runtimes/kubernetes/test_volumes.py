@@ -53,7 +53,22 @@ def test_what_is_read_only_is_seen_through_a_mount_that_nobody_writes_to():
     assert mount == {"name": "files", "readOnly": True, **part}
 
 
+def dataset(version: str = "7", *, key: str = "d" * 32, read_only: bool = True) -> Mount:
+    return Mount(AreaId("dataset", key), version, "in", read_only)
+
+
+def test_a_version_of_a_dataset_is_mounted_as_a_whole_and_nobody_writes_to_it():
+    (mount,) = [each for each in parts(data(dataset())) if each.get("readOnly")]
+    part = {"mountPath": f"/tessera/datasets/{'d' * 32}/7", "subPath": f"files/dataset/{'d' * 32}/7"}
+    assert mount == {"name": "files", "readOnly": True, **part}
+
+
 REFUSED = {
+    "a dataset to write to": data(dataset(read_only=False)),
+    "all versions of a dataset": data(dataset("")),
+    "inside a version": data(dataset("7/x")),
+    "out of the dataset": data(dataset("../7")),
+    "an account's key": data(dataset(key="../home")),
     "another's home": data(home("x", number=20002)),
     "out of the home": data(home("../20002")),
     "out of the work folder": data(home("x", "../x")),

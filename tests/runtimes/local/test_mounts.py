@@ -6,10 +6,14 @@ import pytest
 
 from runtimes.contract.errors import Rejected
 from runtimes.contract.task import Mount
+from runtimes.dataset_store.layout import StoreLayout
+from runtimes.dataset_store.taking import take_folder
 from runtimes.local.node.isolation_probe import OWN_UID, Isolation
 from runtimes.storage.areas import AreaId, get_area_path
+from runtimes.storage.file_store import FileStore
 from tests.runtimes.worlds import GID, UID, LocalWorld
 
+KEY = "0123456789abcdef" * 2
 HOME, TEAM = AreaId("home", UID), AreaId("team", GID)
 
 
@@ -87,6 +91,21 @@ def test_read_only_data_cannot_be_written(apart):
     said(apart, "mkdir -p ~/data; echo x > ~/data/x")
     mount = Mount(HOME, "data", "data", True)
     assert said(apart, "cat data/x; touch data/y 2>/dev/null || echo refused", mounts=(mount,)) == "x\nrefused\n"
+
+
+def test_a_version_of_a_dataset_is_read_and_never_written(apart):
+    root = apart.base / "data/files"
+    said(apart, "mkdir -p ~/corpus/deep; echo 1 > ~/corpus/a; echo 2 > ~/corpus/deep/b")
+    walk = FileStore(root, HOME, uid=UID, gid=GID).open_walk("corpus")
+    take_folder(StoreLayout(root), walk, key=KEY, number=7)
+    walk.close()
+    tries = (
+        "touch in/x in/deep/x; echo 3 > in/a; chmod u+w in/a; rm -f in/a; mv in/deep in/d; ls ..; cat in/a in/deep/b"
+    )
+    log = said(apart, f"({tries}) 2>/dev/null", mounts=(Mount(AreaId("dataset", KEY), "7", "in", True),))
+    assert log.split()[-2:] == ["1", "2"] and KEY not in log
+    others = f"ls {root}/dataset {root}/dataset/{KEY} {root}/dataset-store 2>/dev/null || echo hidden"
+    assert said(apart, others) == "hidden\n"
 
 
 def test_a_folder_of_the_platform_appears_read_only_at_its_own_path(apart):

@@ -20,6 +20,7 @@ from runtimes.storage.areas import AreaId, ensure_area, get_area_path
 VOLUME = "files"
 ACCESS = ("ReadWriteMany", "ReadWriteOnce")
 SIZE = re.compile(r"[1-9][0-9]{0,17}([kMGTP]|[KMGTP]i)?")
+VERSION = re.compile(r"[0-9a-f]{32}/[0-9]+")
 UMASKS = {"home": "022", "team": "007"}
 """umask for folders made for a job's mounts, as for the portal's own folders."""
 
@@ -118,7 +119,8 @@ def build_mounts(spec: TaskSpec, storage: Storage | None) -> list[dict]:
     found = [_mount(storage, get_area_path(storage.files, areas[kind]), f"{names.TASK_ROOT}/{kind}") for kind in areas]
     report = storage.reports / name_report(spec.uuid)
     found.append(_mount(storage, report, os.path.join(names.TASK_ROOT, FILE)))
-    for kind in sorted({mount.place.kind for mount in spec.mounts if mount.place and mount.read_only}):
+    shown = {mount.place.kind for mount in spec.mounts if mount.place and mount.read_only}
+    for kind in sorted(shown & areas.keys()):
         path = get_area_path(storage.files, areas[kind])
         found.append(_mount(storage, path, _read_only(kind), read_only=True))
     if spec.code_path:
@@ -126,6 +128,9 @@ def build_mounts(spec: TaskSpec, storage: Storage | None) -> list[dict]:
     for mount in spec.mounts:
         if mount.place is None:
             found.append(_mount(storage, mount.source, mount.target, read_only=mount.read_only))
+        elif mount.place.kind == "dataset":
+            version = get_area_path(storage.files, mount.place) / mount.source
+            found.append(_mount(storage, version, _dataset_path(mount), read_only=True))
     return found
 
 
@@ -133,7 +138,11 @@ def build_links(spec: TaskSpec) -> list[str]:
     """Return supervisor.sh's four words per data folder: umask, folder, folder as shown, link."""
     words = []
     for mount in spec.mounts:
-        if mount.place is not None:
+        if mount.place is not None and mount.place.kind == "dataset":
+            made = _dataset_path(mount)
+            target = os.path.join(names.TASK_ROOT, "work", os.path.normpath(mount.target))
+            words += [UMASKS["home"], made, made, target]
+        elif mount.place is not None:
             inside = os.path.normpath(mount.source)
             made = os.path.normpath(os.path.join(names.TASK_ROOT, mount.place.kind, inside))
             shown = os.path.join(_read_only(mount.place.kind), inside) if mount.read_only else made
@@ -144,6 +153,12 @@ def build_links(spec: TaskSpec) -> list[str]:
 
 def build_code_path(spec: TaskSpec) -> str:
     return f"{names.TASK_ROOT}/code.tar.gz" if spec.code_path else ""
+
+
+def _dataset_path(mount: Mount) -> str:
+    """Return where a version is mounted; its name is no secret inside."""
+    assert mount.place is not None
+    return f"{names.TASK_ROOT}/datasets/{mount.place.number}/{mount.source}"
 
 
 def _read_only(kind: str) -> str:
@@ -169,7 +184,12 @@ def _check_mount(spec: TaskSpec, mount: Mount, storage: Storage) -> None:
         if not mount.read_only or os.path.normpath(mount.target) != mount.source:
             raise Rejected(f"{mount.target} cannot be had: what the platform itself prepares is mounted as it lies.")
         return
-    if mount.place not in (AreaId("home", spec.uid), AreaId("team", spec.gid)):
+    if mount.place.kind == "dataset":
+        if not mount.read_only or not VERSION.fullmatch(f"{mount.place.number}/{mount.source}"):
+            raise Rejected(
+                f"Data cannot be mounted at {mount.target!r}: a version of a dataset is mounted as a whole, read-only."
+            )
+    elif mount.place not in (AreaId("home", spec.uid), AreaId("team", spec.gid)):
         raise Rejected(f"Data cannot be mounted at {mount.target!r}: it is somebody else's.")
     for path in (mount.source, mount.target):
         if "\0" in path or os.path.isabs(path) or os.path.normpath(path).split("/")[0] == "..":

@@ -35,7 +35,7 @@ class _Name:
     """A data name. bytes: a lower bound if not fully counted. measured_at: 0 is never."""
 
     place: str
-    number: int
+    number: int | str
     path: str
     bytes: int = 0
     measured_at: float = 0.0

@@ -1,0 +1,36 @@
+"""How job files name datasets: `dataset:corpus`, `dataset:corpus@v7`, `model:vision/bert@v2`."""
+
+import re
+from dataclasses import dataclass
+
+MOST_NAME = 64
+NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,62}[a-z0-9])?")
+TEXT = r"(dataset|model):([a-z0-9][a-z0-9._-]{0,63}/)?[a-z0-9]([a-z0-9.-]{0,62}[a-z0-9])?(@v[1-9][0-9]{0,8})?"
+"""Of a whole name, also for JSON Schema."""
+_WHOLE = re.compile(r"(dataset|model):(?:([^/@]+)/)?([^/@]+)(?:@v([0-9]+))?")
+
+
+@dataclass(frozen=True)
+class DatasetName:
+    """team: "" for the job's own. number: None for the newest version."""
+
+    kind: str
+    team: str
+    name: str
+    number: int | None
+
+    def __str__(self) -> str:
+        team = f"{self.team}/" if self.team else ""
+        return f"{self.kind}:{team}{self.name}" + (f"@v{self.number}" if self.number else "")
+
+
+def is_dataset_name(text: str) -> bool:
+    """Return whether it is meant as one, rightly written or not."""
+    return text.startswith(("dataset:", "model:"))
+
+
+def read_dataset_name(text: str) -> DatasetName | None:
+    """Return the parts of a name, None if it is not written as one."""
+    if not re.fullmatch(TEXT, text) or (found := _WHOLE.fullmatch(text)) is None:
+        return None
+    return DatasetName(found[1], found[2] or "", found[3], int(found[4]) if found[4] else None)

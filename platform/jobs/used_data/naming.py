@@ -1,0 +1,133 @@
+"""The datasets that a job names in `data`: pinned to a version when it is submitted, kept from being deleted."""
+
+from collections.abc import Collection, Iterable, Mapping
+
+from django.db import transaction
+from django.db.models import Q
+
+from accounts.models import Team, User
+from common.errors import Conflict, FieldError, InvalidInput
+from common.locks import lock_rows
+from datasets.models import Dataset, DatasetUse, DatasetVersion, VersionState
+from datasets.naming import DatasetName, read_dataset_name
+from datasets.services import delete_version
+from jobs.jobfile.shapes import pointer_of
+from jobs.jobfile.spec import JobSpec, list_data
+from jobs.models import Job
+from jobs.states import JOB_FINAL
+
+MOST_TOLD = 3
+
+
+def list_names(data: Mapping[str, str]) -> dict[str, DatasetName]:
+    """Return the datasets among what a job file says of its data, by the same keys."""
+    names = {key: read_dataset_name(source) for key, source in data.items()}
+    return {key: name for key, name in names.items() if name is not None}
+
+
+def pin_data(user: User, team: Team, data: Mapping[str, str], pointer: str) -> dict[str, str]:
+    """Return `data` with each dataset as team, name and version: the newest where none is named.
+
+    pointer: where the file has it. Raises InvalidInput for what the user may not read as for what is not there.
+    """
+    pinned, errors = dict(data), []
+    names = list_names(data)
+    versions = _load_versions([_of_team(name, team) for name in names.values()], user)
+    for target, name in names.items():
+        found = versions.get(_key(_of_team(name, team)), [])
+        chosen = next((one for one in found if name.number in (None, one.number)), None)
+        if chosen is None:
+            newest = max((one.number for one in found), default=None)
+            code = "unknown_dataset_version" if newest else "unknown_dataset"
+            said = {"name": str(name), "newest": f"v{newest}"}
+            errors.append(FieldError(pointer + pointer_of([target]), code, said))
+        else:
+            pinned[target] = str(DatasetName(name.kind, chosen.dataset.team.name, name.name, chosen.number))
+    if errors:
+        raise InvalidInput(errors)
+    return pinned
+
+
+def record_uses(job: Job, spec: JobSpec) -> None:
+    """Note which versions a job names, in the transaction that stores it; none of them is deleted meanwhile.
+
+    Raises InvalidInput where one was just deleted.
+    """
+    names = list_names(list_data(spec))
+    if not names:
+        return
+    wanted = DatasetVersion.objects.filter(_any_version(names.values()))
+    locked = lock_rows(DatasetVersion.objects.filter(pk__in=[row.pk for row in wanted]), share=True)
+    there = {row.pk for row in locked if row.state == VersionState.READY}
+    ready = {_identify(row) for row in wanted.select_related("dataset__team") if row.pk in there}
+    for pointer, name in names.items():
+        if (*_key(name), name.number) not in ready:
+            raise InvalidInput([FieldError(pointer, "unknown_dataset", {"name": str(name)})])
+    DatasetUse.objects.bulk_create(DatasetUse(version_id=pk, job=job.pk) for pk in sorted(there))
+
+
+def load_dataset_keys(texts: Collection[str]) -> dict[str, str]:
+    """Return where each dataset lies that jobs were accepted with, by how their specs name it."""
+    names = {text: name for text in texts if (name := read_dataset_name(text)) is not None}
+    if not names:
+        return {}
+    rows = Dataset.objects.filter(_any_dataset(names.values())).select_related("team")
+    keys = {(row.kind, row.team.name, row.name): row.key for row in rows}
+    return {text: keys[_key(name)] for text, name in names.items() if _key(name) in keys}
+
+
+def list_users(version: DatasetVersion) -> list[Job]:
+    """Return the jobs that name a version, newest first."""
+    numbers = DatasetUse.objects.filter(version=version).values("job")
+    return list(Job.objects.with_names().filter(pk__in=numbers).order_by("-pk"))
+
+
+@transaction.atomic
+def delete_unused_version(*, actor: User, version: DatasetVersion) -> None:
+    """Delete a version that no open job names. Raises NotPermitted, Conflict (dataset_in_use)."""
+    lock_rows(DatasetVersion.objects.filter(pk=version.pk))
+    version.refresh_from_db()
+    if jobs := [job for job in list_users(version) if job.state not in JOB_FINAL]:
+        told = [job.public_id for job in jobs[:MOST_TOLD]] + (["…"] if len(jobs) > MOST_TOLD else [])
+        raise Conflict("dataset_in_use", version=version.number, jobs=", ".join(told))
+    delete_version(actor=actor, version=version)
+
+
+def _of_team(name: DatasetName, team: Team) -> DatasetName:
+    return DatasetName(name.kind, name.team or team.name, name.name, name.number)
+
+
+def _key(name: DatasetName) -> tuple[str, str, str]:
+    return name.kind, name.team, name.name
+
+
+def _identify(version: DatasetVersion) -> tuple[str, str, str, int]:
+    return version.dataset.kind, version.dataset.team.name, version.dataset.name, version.number
+
+
+def _load_versions(names: Iterable[DatasetName], user: User) -> dict[tuple[str, str, str], list[DatasetVersion]]:
+    """Return the versions that are ready of datasets that the user may read, newest first."""
+    names = list(names)
+    if not names:
+        return {}
+    readable = Dataset.objects.readable_by(user).filter(_any_dataset(names)).values("pk")
+    rows = DatasetVersion.objects.filter(dataset__in=readable, state=VersionState.READY).order_by("-number")
+    found: dict[tuple[str, str, str], list[DatasetVersion]] = {}
+    for row in rows.select_related("dataset__team"):
+        found.setdefault(_identify(row)[:3], []).append(row)
+    return found
+
+
+def _any_dataset(names: Iterable[DatasetName], prefix: str = "") -> Q:
+    found = Q(pk__in=[])
+    for name in names:
+        fields = {"kind": name.kind, "team__name": name.team, "name": name.name}
+        found |= Q(**{f"{prefix}{field}": value for field, value in fields.items()})
+    return found
+
+
+def _any_version(names: Iterable[DatasetName]) -> Q:
+    found = Q(pk__in=[])
+    for name in names:
+        found |= _any_dataset([name], "dataset__") & Q(number=name.number)
+    return found

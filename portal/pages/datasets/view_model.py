@@ -1,0 +1,164 @@
+"""What the pages of datasets show."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import islice
+from urllib.parse import urlencode
+
+from django.db.models import QuerySet
+from django.urls import reverse
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
+
+from accounts.models import User
+from common.amounts import show_bytes
+from datasets.models import Dataset, DatasetUse, DatasetVersion, VersionState
+from datasets.services import compare_versions, open_files, place_in_store
+from jobs.models import Job
+from portal.wording.errors import describe_stored_refusal
+from runtimes.dataset_store.manifest import Difference
+from runtimes.storage.file_store import Entry
+
+MOST_ROWS = 500
+"""Files of a folder, and differences, that a page shows."""
+MOST_JOBS = 20
+CHIPS: dict[str, tuple[str, str, str | Promise]] = {
+    VersionState.TAKING: ("next", "hourglass", _("being taken")),
+    VersionState.READY: ("done", "check", _("ready")),
+    VersionState.FAILED: ("fault", "alert-circle", _("failed")),
+    VersionState.DELETED: ("stale", "trash", _("deleted")),
+}
+CHANGES: dict[str, tuple[str, str | Promise]] = {
+    "added": ("done", _("added")),
+    "removed": ("fault", _("removed")),
+    "changed": ("next", _("changed")),
+}
+REASONS: dict[str, str | Promise] = {
+    "closed": _("you may not read it"),
+    "special": _("no regular file"),
+    "too_deep": _("too many folders in each other"),
+    "leads_out": _("the link leads out of the folder"),
+}
+
+
+@dataclass(frozen=True)
+class VersionView:
+    row: DatasetVersion
+    jobs: int
+
+    @property
+    def chip(self) -> tuple[str, str, str | Promise]:
+        return CHIPS[self.row.state]
+
+    @property
+    def size(self) -> str:
+        return show_bytes(self.row.bytes)
+
+    @property
+    def new_size(self) -> str:
+        return show_bytes(self.row.new_bytes)
+
+    @property
+    def failure(self) -> str:
+        return describe_stored_refusal(self.row.error) if self.row.error else ""
+
+    @property
+    def left_out(self) -> list[tuple[str, str | Promise]]:
+        return [(path, REASONS[why]) for path, why in self.row.left_out]
+
+    @property
+    def is_ready(self) -> bool:
+        return self.row.state == VersionState.READY
+
+    @property
+    def may_come_back(self) -> bool:
+        return self.row.state == VersionState.DELETED and self.row.purged_at is None
+
+
+@dataclass(frozen=True)
+class DatasetView:
+    row: Dataset
+    newest: VersionView
+    count: int
+
+
+@dataclass(frozen=True)
+class FileRow:
+    name: str
+    icon: str
+    href: str
+    size: str
+
+
+@dataclass(frozen=True)
+class DifferenceRow:
+    path: str
+    tone: str
+    words: str | Promise
+    size: str
+
+
+def view_datasets(rows: Iterable[Dataset]) -> list[DatasetView]:
+    """Return datasets with their newest versions."""
+    datasets = list(rows)
+    versions: dict[int, list[DatasetVersion]] = {}
+    found = DatasetVersion.objects.filter(dataset__in=[row.pk for row in datasets]).exclude(state=VersionState.DELETED)
+    for version in found.order_by("dataset", "-number"):
+        versions.setdefault(version.dataset_id, []).append(version)
+    uses = _count_uses(versions[row.pk][0] for row in datasets)
+    return [
+        DatasetView(row, VersionView(newest, uses.get(newest.pk, 0)), len(versions[row.pk]))
+        for row in datasets
+        for newest in versions[row.pk][:1]
+    ]
+
+
+def view_versions(dataset: Dataset) -> list[VersionView]:
+    rows = list(dataset.versions.select_related("user", "dataset__team"))
+    uses = _count_uses(rows)
+    return [VersionView(row, uses.get(row.pk, 0)) for row in rows]
+
+
+def find_jobs(user: User, version: DatasetVersion) -> QuerySet[Job]:
+    """Return the newest jobs that use a version, of those that the user sees."""
+    numbers = DatasetUse.objects.filter(version=version).values("job")
+    return Job.objects.visible_to(user).filter(pk__in=numbers).order_by("-pk")[:MOST_JOBS]
+
+
+def list_files(user: User, version: DatasetVersion, path: str) -> list[FileRow]:
+    """Return a folder of a version, the first MOST_ROWS."""
+    found = open_files(user, version).list_folder(place_in_store(version, path))
+    return [_file_row(version, path, entry) for entry in found.entries[:MOST_ROWS]]
+
+
+def list_differences(before: DatasetVersion, after: DatasetVersion) -> list[DifferenceRow]:
+    return [_difference_row(one) for one in islice(compare_versions(before, after), MOST_ROWS)]
+
+
+def list_crumbs(path: str) -> list[tuple[str, str]]:
+    """Return (name, query) of each folder from the top to `path`."""
+    names = path.split("/") if path else []
+    return [(name, urlencode({"path": "/".join(names[: depth + 1])})) for depth, name in enumerate(names)]
+
+
+def _count_uses(versions: Iterable[DatasetVersion]) -> dict[int, int]:
+    counts: dict[int, int] = {}
+    for pk in DatasetUse.objects.filter(version__in=[row.pk for row in versions]).values_list("version", flat=True):
+        counts[pk] = counts.get(pk, 0) + 1
+    return counts
+
+
+def _file_row(version: DatasetVersion, folder: str, entry: Entry) -> FileRow:
+    path = f"{folder}/{entry.name}" if folder else entry.name
+    query = urlencode({"path": path})
+    if entry.kind == "folder":
+        return FileRow(entry.name, "folder", f"?{query}", "")
+    here = reverse("dataset_file", args=[version.dataset.public_id, version.number])
+    icon, size = ("file", show_bytes(entry.size)) if entry.kind == "file" else ("link", "")
+    return FileRow(entry.name, icon, f"{here}?{query}", size)
+
+
+def _difference_row(one: Difference) -> DifferenceRow:
+    tone, words = CHANGES[one.change]
+    sizes = [show_bytes(entry.size) for entry in (one.before, one.after) if entry is not None]
+    return DifferenceRow(one.path, tone, words, " → ".join(dict.fromkeys(sizes)))
