@@ -1,5 +1,6 @@
 """View models of an array of jobs, in a row of a list and on its page with its elements."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -19,11 +20,16 @@ from jobs.jobfile.spec import JobSpec, from_json
 from jobs.models import Job
 from jobs.states import JOB_ACTIVE, JobState
 from portal.pages.jobs.view_model import JobRights, JobView, view_jobs
+from portal.pages.numbers.view_model import ShownValue, show_value
 from portal.wording.errors import describe_stored_refusal
 from portal.wording.events import describe_event
-from portal.wording.time_of_day import name_moment
+from portal.wording.time_of_day import clock
+from reported_numbers.curves import Curve, load_curves
+from reported_numbers.extremes import Extreme, load_extremes
 
 PAGE = 50
+MOST_NUMBERS = 4
+"""Names of reported numbers that have a column."""
 MOST_EVENTS = 20
 STATES: dict[str, tuple[str | Promise, tuple[str, ...]]] = {
     "waiting": (gettext_lazy("Waiting"), (JobState.QUEUED,)),
@@ -106,14 +112,24 @@ class ArrayView:
 
 @dataclass(frozen=True)
 class ElementRow:
-    """values: of its variables, as "lr=1e-4 seed=3"."""
+    """values: of its variables, as "lr=1e-4 seed=3". numbers: what it reported last of each name that has a column."""
 
     view: JobView
     values: str
+    numbers: Sequence[str]
 
     @property
     def index(self) -> int | None:
         return self.view.job.array_index
+
+
+@dataclass(frozen=True)
+class ShownExtremes:
+    """smallest, largest: the element that reported it, and the number with its step."""
+
+    name: str
+    smallest: tuple[str, ShownValue]
+    largest: tuple[str, ShownValue]
 
 
 @dataclass(frozen=True)
@@ -150,7 +166,32 @@ class ArrayPage:
         wish = self.view.spec.array
         views = view_jobs(self.page.object_list, self.user)
         values = [wish.values_at(view.job.array_index or 0) if wish else {} for view in views]
-        return [ElementRow(view, " ".join(map("=".join, one.items()))) for view, one in zip(views, values, strict=True)]
+        last = {(curve.job, curve.name): show_value(curve.last).words for curve in reversed(self._curves)}
+        return [
+            ElementRow(
+                view,
+                " ".join(map("=".join, one.items())),
+                [last.get((view.id, extremes.name), "") for extremes in self.numbers],
+            )
+            for view, one in zip(views, values, strict=True)
+        ]
+
+    @cached_property
+    def numbers(self) -> list[ShownExtremes]:
+        """Return what elements reported, by the first names."""
+        return [
+            ShownExtremes(one.name, self._show(one.smallest), self._show(one.largest))
+            for one in load_extremes(self.view.row.pk, MOST_NUMBERS)
+        ]
+
+    def _show(self, extreme: Extreme) -> tuple[str, ShownValue]:
+        return f"{self.view.id}.{extreme.index}", show_value(extreme.value)
+
+    @cached_property
+    def _curves(self) -> list[Curve]:
+        """Of the elements that are shown; of several tasks of one, the first comes first."""
+        names = [one.name for one in self.numbers]
+        return load_curves(self.page.object_list, names) if names else []
 
     @property
     def filters(self) -> list[StateFilter]:
@@ -165,7 +206,7 @@ class ArrayPage:
     def ends(self) -> str:
         """Say when the last element ends if all go on as now, or ""."""
         at = estimate_end(self.view.row, database_now())
-        return _("The last one ends at about %(at)s.") % {"at": name_moment(at)} if at else ""
+        return _("The last one ends at about %(at)s.") % {"at": clock(at)} if at else ""
 
     @property
     def file(self) -> str:

@@ -77,6 +77,19 @@ def test_the_list_asks_no_more_of_a_long_array(ada, cast):
     assert count_queries() == few
 
 
+def test_its_page_shows_what_the_elements_reported_and_the_best_of_all(ada, cast):
+    array = make.array(cast.ada, {"n": "1..3", "at_once": 3})
+    make_more()
+    for job, loss in zip(Job.objects.order_by("array_index"), (0.5, 0.25, 0.75), strict=True):
+        (task,) = make.start(job)
+        make.numbers(task, "loss", (1, 2.0), (2, loss))
+    page = text(ada.get(f"/a/{array.public_id}/"))
+    best = page[page.index("Best so far") :]
+    assert f'0.25 <span class="muted small">{array.public_id}.1</span>' in best
+    assert f'2 <span class="muted small">{array.public_id}.0</span>' in best
+    assert all(f'<td class="num">{loss}</td>' in page for loss in (0.5, 0.25, 0.75))
+
+
 def test_its_page_shows_elements_with_their_values(ada, cast):
     array = make.array(cast.ada, {"lr": ["1e-4", "3e-4"], "seed": "1..40"})
     end(Job.objects.get(), TaskState.FAILED, "exit_nonzero", 1)
