@@ -19,6 +19,7 @@ from events.record_and_publish import clear_hint
 from jobs.arrays.making import make_due_elements
 from jobs.dependencies.settling import settle_dependencies
 from jobs.models import IdempotencyKey
+from jobs.outputs.outputs import take_outputs
 from jobs.time_limits import give_up_waits
 from jobs.used_secrets.giving import drop_given
 from metrics.process import CYCLE_SECONDS, CYCLES, LOOP_SECONDS
@@ -177,6 +178,15 @@ def learn_lengths() -> None:
 def collect_numbers() -> None:
     """Store the numbers that running tasks have reported."""
     _lead("numbers", _collect_numbers)
+
+
+@shared_task
+def begin_outputs() -> None:
+    """Begin the versions that jobs left, and remove the folders of those that are ready."""
+    try:
+        take_outputs()
+    except DatabaseError as failed:  # the next beat retries
+        log.warning("no output became a version: %s", failed)
 
 
 @shared_task

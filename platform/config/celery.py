@@ -60,6 +60,7 @@ app.conf.beat_schedule = {
     "return_quotas": build_schedule_entry(15, "scheduler.tasks.return_quotas"),
     "cancel_late_jobs": build_schedule_entry(15, "scheduler.tasks.cancel_late_jobs"),
     "collect_numbers": build_schedule_entry(4, "scheduler.tasks.collect_numbers"),
+    "begin_outputs": build_schedule_entry(5, "scheduler.tasks.begin_outputs"),
     "fire_schedules": build_schedule_entry(10, "scheduler.tasks.fire_schedules"),
     "make_elements": build_schedule_entry(5, "scheduler.tasks.make_elements"),
     "sweep": build_schedule_entry(600, "scheduler.tasks.sweep"),

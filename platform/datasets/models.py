@@ -159,6 +159,33 @@ class DatasetVersion(models.Model):
         return f"{self.place.partition(':')[0]}:{self.path}"
 
 
+class DatasetOutput(models.Model):
+    """What a job that succeeded is to leave as a version. job: its number, as jobs are above this room.
+
+    name: as its file has it, such as "model:bert". version: None until it is begun. error: why it never will be, as
+    common.errors.describe_as_json keeps it. removed: whether the folder that it was taken of is gone.
+    """
+
+    job = models.BigIntegerField()
+    attempt = models.PositiveIntegerField()
+    name = models.CharField(max_length=80)
+    version = models.OneToOneField(DatasetVersion, null=True, on_delete=models.PROTECT, related_name="output")
+    error = models.JSONField(null=True)
+    removed = models.BooleanField(default=False)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["job", "name"], name="dataset_output_of_job")]
+        indexes = [
+            models.Index(fields=["id"], name="outputs_to_begin", condition=models.Q(version=None, error__isnull=True)),
+            models.Index(
+                fields=["id"], name="outputs_to_remove", condition=models.Q(version__isnull=False, removed=False)
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name} of job-{self.job}"
+
+
 class DatasetUse(models.Model):
     """That a job names a version. job: its number, as jobs are above this room."""
 

@@ -7,6 +7,8 @@ MOST_NAME = 64
 NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,62}[a-z0-9])?")
 TEXT = r"(dataset|model):([a-z0-9][a-z0-9._-]{0,63}/)?[a-z0-9]([a-z0-9.-]{0,62}[a-z0-9])?(@v[1-9][0-9]{0,8})?"
 """Of a whole name, also for JSON Schema."""
+OUTPUT = r"(dataset|model):[a-z0-9]([a-z0-9.-]{0,62}[a-z0-9])?"
+"""Of one that a job makes: of its own team, and always the next version."""
 _WHOLE = re.compile(r"(dataset|model):(?:([^/@]+)/)?([^/@]+)(?:@v([0-9]+))?")
 
 

@@ -22,6 +22,7 @@ from events.transitions import Move, advance
 from jobs.job_tokens.tokens import end_tokens
 from jobs.models import Job, JobKind, Priority, Task
 from jobs.notices.recipients import list_recipients
+from jobs.outputs.outputs import note_outputs
 from jobs.states import (
     HOLDING,
     JOB_FINAL,
@@ -198,6 +199,8 @@ def settle_jobs(jobs: Sequence[Job], *, actor: Actor = SYSTEM) -> None:
         alike[state].append(Move(job, reason, also=columns))
     for state, moves in sorted(alike.items()):
         advance(moves, state, actor=actor)
+        if state == JobState.SUCCEEDED:
+            note_outputs(move.row for move in moves)
         _notify_people([move for move in moves if move.row.is_told_alone], state)
         if any(move.row.array_id for move in moves):
             hint("make_elements")

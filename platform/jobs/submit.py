@@ -36,6 +36,7 @@ from jobs.jobfile.spec import JobSpec, RoleSpec, change_data, change_images, rol
 from jobs.lifecycle import begin_attempt
 from jobs.models import CodePack, Job, JobKind, JobQuerySet, Priority
 from jobs.notices.recipients import check_notified
+from jobs.outputs.outputs import check_outputs
 from jobs.pricing.budget import Asked, shorter
 from jobs.pricing.price import admit_priority, check_price, list_pools_to_wait_in
 from jobs.used_data.naming import pin_data, record_uses
@@ -182,6 +183,7 @@ class PoolChooser:
             spec = replace(spec, secrets=resolve_secrets(self._user, team, spec.secrets))
         if job is None:
             spec = change_data(spec, partial(pin_data, self._user, team))
+            check_outputs(self._user, team, spec.outputs)
         if spec.notify and job is None:
             check_notified(team, spec.notify)
         spec, waits_for = self._resolve_after(team, spec, job)

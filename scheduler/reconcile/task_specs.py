@@ -19,6 +19,7 @@ from jobs.jobfile.spec import DEFAULT_GRACE_S, JobSpec, RoleSpec, from_json, lis
 from jobs.jobfile.values import split_source
 from jobs.lifecycle import load_attempts
 from jobs.models import Job, JobKind, Task
+from jobs.outputs.outputs import build_output_mounts
 from jobs.task_access import UPSTREAM_TOKEN, derive_task_secret
 from jobs.tensorboard import TOOLS
 from jobs.used_data.naming import load_dataset_keys
@@ -99,7 +100,7 @@ def _build(task: Task, context: SpecContext) -> TaskSpec:
             **_array_env(job),
         },
         port_map=build_port_map(task),
-        mounts=build_mounts(job, spec, role, context.datasets),
+        mounts=build_mounts(task, spec, role, context.datasets),
         checkpoint=build_checkpoint(job, spec),
         cpu_pinning=task.node.facts.get("cpu_pinning", ""),
         mps=_allows_mps(task, context.cards),
@@ -171,10 +172,11 @@ def build_checkpoint(job: Job, spec: JobSpec) -> Checkpoint | None:
     return Checkpoint(rule.dir, rule.signal, min(grace_s, job.pool.max_grace_s))
 
 
-def build_mounts(job: Job, spec: JobSpec, role: RoleSpec, datasets: Mapping[str, str]) -> tuple[Mount, ...]:
-    """Return mounts for `data` and tools (JupyterLab, TensorBoard). datasets: keys by name."""
+def build_mounts(task: Task, spec: JobSpec, role: RoleSpec, datasets: Mapping[str, str]) -> tuple[Mount, ...]:
+    """Return mounts for `data`, `outputs` and tools (JupyterLab, TensorBoard). datasets: keys by name."""
+    job = task.job
     places = {"home": AreaId("home", job.user.uid), "team": AreaId("team", job.team.gid)}
-    mounts = []
+    mounts = build_output_mounts(job, spec.outputs, task.attempt)
     for target, text in (spec.data | role.data).items():
         if (name := read_dataset_name(text)) is not None:
             version = AreaId("dataset", datasets.get(text, "")), str(name.number)

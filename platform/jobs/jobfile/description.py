@@ -20,6 +20,7 @@ from jobs.jobfile.values import (
     MEMORY,
     MOMENT,
     NAME,
+    OUTPUTS,
     ROLE_NAME,
     RUN,
     SECRETS,
@@ -264,6 +265,13 @@ JOB = Keys(
             "Folders of your home or team, or versions of datasets, by the path below the working directory.",
             "none",
             examples=({"in": "team:corpus:ro"}, {"in": "dataset:corpus@v7"}),
+        ),
+        Field(
+            "outputs",
+            OUTPUTS,
+            "Datasets and models of the team whose next version a folder becomes once the job has succeeded.",
+            "none",
+            examples=({"out": "model:sentiment"},),
         ),
         Field(
             "checkpoint",

@@ -29,6 +29,7 @@ KEY_ORDER = (
     "ports",
     "tensorboard",
     "data",
+    "outputs",
     "checkpoint",
     "idle",
     "notify",

@@ -40,6 +40,10 @@ FIELD_MESSAGES = {
     "bad_moment": _(
         "“%(got)s” is not a moment. Write the date, the time and the offset from UTC, such as 2027-01-05T22:00+08:00."
     ),
+    "bad_output": _(
+        "“%(got)s” cannot be what a job leaves. Write model:NAME or dataset:NAME, without a team and a version: it "
+        "becomes the next one of your team's."
+    ),
     "bad_role_name": _(
         "“%(got)s” is not a valid role name. Use up to 31 lower-case letters, digits, dashes and underscores, "
         "and begin with a letter."
@@ -68,6 +72,7 @@ FIELD_MESSAGES = {
     "not_a_map": _("A job file consists of “key: value” lines. Begin with a line such as “run: python train.py”."),
     "not_a_number": _("%(field)s is infinite or not a number. Use a number."),
     "not_utf8": _("The job file is not UTF-8: byte %(byte)s cannot be read. Save it as UTF-8."),
+    "output_twice": _("Two folders are to become the next version of %(name)s. Remove one, or name another."),
     "port_twice": _("Port %(port)s appears twice. Keep one of the two."),
     "role_twice": _(
         "The roles %(other)s and %(role)s differ only in a dash and would have the same variables. Rename one of them."

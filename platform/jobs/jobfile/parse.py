@@ -44,6 +44,20 @@ def _build(found: dict, defaults: Defaults) -> JobSpec:
     return JobSpec(**(fallback | values))
 
 
+def _check_outputs(found: dict) -> list[FieldError]:
+    """Refuse two that stand in one place, and two of one name."""
+    outputs = found.get("outputs", {})
+    mounted = {target for each in (found, *found.get("roles", {}).values()) for target in each.get("data", {})}
+    names = [*outputs.values()]
+    wrong = [(target, "data_twice", {"target": target}) for target in outputs if target in mounted]
+    wrong += [
+        (target, "output_twice", {"name": name})
+        for at, (target, name) in enumerate(outputs.items())
+        if name in names[:at]
+    ]
+    return [FieldError(pointer_of(["outputs", target]), code, said) for target, code, said in wrong]
+
+
 def _check_main(found: dict) -> list[FieldError]:
     main, roles = found.get("main"), found.get("roles", {})
     if main is None or not roles:
@@ -86,6 +100,7 @@ def _check_together(data: dict, found: dict) -> list[FieldError]:
     both = [name for name in found.get("secrets", {}) if name in set_in_env]
     wrong += [FieldError(pointer_of(["secrets", name]), "secret_in_env", {"name": name}) for name in both]
     wrong += _check_array(found, set_in_env)
+    wrong += _check_outputs(found)
     time_s, max_time_s = found.get("time_s"), found.get("max_time_s")
     if time_s and max_time_s and time_s > max_time_s:
         params = {"time": duration_text(time_s), "max_time": duration_text(max_time_s)}

@@ -102,6 +102,7 @@ class JobSpec:
     secrets: {name: own:variable, own:file, team:variable or team:file once it is accepted}.
     token: scopes of the API token that its tasks have.
     ports: as declared; Task.ports has the real ones. data: {target: source}.
+    outputs: {target: the dataset or model whose next version it becomes}.
     """
 
     run: str = ""
@@ -137,6 +138,7 @@ class JobSpec:
     ports: tuple[int, ...] = ()
     tensorboard: str | None = None
     data: dict[str, str] = field(default_factory=dict)
+    outputs: dict[str, str] = field(default_factory=dict)
     checkpoint: Checkpoint | None = None
     idle: IdleWish | None = None
     notify: NotifyWish | None = None
@@ -169,6 +171,7 @@ def to_json(spec: JobSpec) -> dict:
         "after": dict(spec.after),
         "tensorboard": spec.tensorboard,
         "data": dict(spec.data),
+        "outputs": dict(spec.outputs),
         "checkpoint": _checkpoint_json(spec.checkpoint),
         "idle": None if spec.idle is None else {"for": duration_text(spec.idle.for_s), "then": spec.idle.then},
         "notify": None if spec.notify is None else {"when": list(spec.notify.when), "to": list(spec.notify.to)},
@@ -198,6 +201,7 @@ def from_json(stored: dict) -> JobSpec:
         labels=dict(stored["labels"]),
         tensorboard=stored.get("tensorboard"),
         data=dict(stored.get("data", {})),
+        outputs=dict(stored.get("outputs", {})),
         checkpoint=_maybe(_checkpoint, stored.get("checkpoint")),
         idle=_maybe(read_idle, stored.get("idle")),
         notify=_maybe(read_notify, stored.get("notify")),

@@ -30,8 +30,8 @@ from common.text import (
     kind_of,
     shorten_text,
 )
+from datasets.naming import OUTPUT, is_dataset_name, read_dataset_name
 from datasets.naming import TEXT as DATASET
-from datasets.naming import is_dataset_name, read_dataset_name
 from jobs.jobfile.shapes import (
     Choice,
     Map,
@@ -170,6 +170,14 @@ def read_data_source(value: object, pointer: str) -> str:
     path = "/".join(parts)
     _check_length(path, pointer)
     return f"{found[1]}:{path}{found[3] or ''}"
+
+
+def read_output(value: object, pointer: str) -> str:
+    """Read the name of a dataset or model of the job's team, whose next version it is to be."""
+    text = read_text(value, pointer)
+    if not re.fullmatch(OUTPUT, text):
+        fail(pointer, "bad_output", got=shorten_text(text))
+    return text
 
 
 def split_source(text: str) -> tuple[str, str, bool]:
@@ -442,4 +450,5 @@ DATA = Map(
     value=_text(read_data_source, rf"((home|team):{_BELOW}(?!(.*/)?\.\.:ro$)[^:{_UNSEEN}]*(:ro)?|{DATASET})"),
     most=32,
 )
+OUTPUTS = Map(name=DATA.name, value=_text(read_output, OUTPUT), most=8)
 ROLE_NAME = _text(read_role_name, _ROLE_NAME.pattern)

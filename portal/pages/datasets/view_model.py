@@ -1,6 +1,6 @@
 """What the pages of datasets show."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from itertools import islice
 from urllib.parse import urlencode
@@ -12,9 +12,11 @@ from django.utils.translation import gettext_lazy as _
 
 from accounts.models import User
 from common.amounts import show_bytes
-from datasets.models import Dataset, DatasetUse, DatasetVersion, VersionState
+from datasets.models import Dataset, DatasetOutput, DatasetUse, DatasetVersion, VersionState
 from datasets.services import compare_versions, open_files, place_in_store
+from jobs.jobfile.spec import from_json, list_data
 from jobs.models import Job
+from jobs.outputs.outputs import load_outputs
 from portal.wording.errors import describe_stored_refusal
 from runtimes.dataset_store.manifest import Difference
 from runtimes.storage.file_store import Entry
@@ -75,6 +77,25 @@ class VersionView:
         return self.row.state == VersionState.DELETED and self.row.purged_at is None
 
 
+class MakerView:
+    """The job that left a version, and of what it made it."""
+
+    def __init__(self, job: Job):
+        self.job = job
+        self.data = sorted(set(list_data(from_json(job.spec)).values()))
+        self.image = (job.spec.get("image") or "").partition("@")[0]
+        self.code = job.spec.get("code") or ""
+
+
+@dataclass(frozen=True)
+class OutputRow:
+    """words: what became of it. href: of its version, where the user may read it."""
+
+    name: str
+    href: str = ""
+    words: str | Promise = ""
+
+
 @dataclass(frozen=True)
 class DatasetView:
     row: Dataset
@@ -123,6 +144,32 @@ def find_jobs(user: User, version: DatasetVersion) -> QuerySet[Job]:
     """Return the newest jobs that use a version, of those that the user sees."""
     numbers = DatasetUse.objects.filter(version=version).values("job")
     return Job.objects.visible_to(user).filter(pk__in=numbers).order_by("-pk")[:MOST_JOBS]
+
+
+def find_maker(user: User, version: DatasetVersion) -> "MakerView | None":
+    """Return the job that left a version, if the user sees it."""
+    output = DatasetOutput.objects.filter(version=version).first()
+    job = Job.objects.visible_to(user).filter(pk=output.job).first() if output else None
+    return MakerView(job) if job else None
+
+
+def view_outputs(user: User, job: Job) -> list["OutputRow"]:
+    """Return what becomes of what a job leaves: its versions once it has succeeded, or why there is none."""
+    begun = {row.name: row for row in load_outputs(job)}
+    readable = set(
+        Dataset.objects.readable_by(user).filter(versions__output__in=begun.values()).values_list("pk", flat=True)
+    )
+    return [_view_output(name, begun.get(name), readable) for name in (job.spec.get("outputs") or {}).values()]
+
+
+def _view_output(name: str, row: DatasetOutput | None, readable: Collection[int]) -> "OutputRow":
+    if row is None or (row.version is None and row.error is None):
+        return OutputRow(name)
+    if row.version is None:
+        return OutputRow(name, words=describe_stored_refusal(row.error or {}))
+    at = [row.version.dataset.public_id, row.version.number]
+    href = reverse("dataset_version", args=at) if row.version.dataset_id in readable else ""
+    return OutputRow(f"{name}@v{row.version.number}", href, CHIPS[row.version.state][2])
 
 
 def list_files(user: User, version: DatasetVersion, path: str) -> list[FileRow]:

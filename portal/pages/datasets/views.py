@@ -30,6 +30,7 @@ from portal.pages.datasets.forms import ShareForm, VersionForm, show_values
 from portal.pages.datasets.view_model import (
     VersionView,
     find_jobs,
+    find_maker,
     list_crumbs,
     list_differences,
     list_files,
@@ -93,6 +94,7 @@ def show_version(request: HttpRequest, dataset_id: str, version: int) -> HttpRes
         "crumbs": list_crumbs(path),
         "files": list_files(user, row, path) if view.is_ready and not other else None,
         "jobs": find_jobs(user, row),
+        "maker": find_maker(user, row),
         "may_change": may_change(user, row.dataset),
     }
     return render(request, "datasets/version.html", context)

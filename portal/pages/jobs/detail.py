@@ -25,6 +25,7 @@ from notebooks.job_spec import JUPYTER_PORT
 from portal.access.app_links import link_to_port, link_to_tensorboard
 from portal.pages.alerts.view_model import AlertView, find_planned_stop
 from portal.pages.cluster.scheduler_pulse import scheduler_late
+from portal.pages.datasets.view_model import OutputRow, view_outputs
 from portal.pages.jobs.efficiency_card import EfficiencyCard, load_efficiency_card
 from portal.pages.jobs.history import Happening, history_of
 from portal.pages.jobs.log_notes import LogNote, build_log_note
@@ -249,6 +250,10 @@ class JobDetail:
     @property
     def secrets(self) -> list[NamedSecret]:
         return [NamedSecret(name, SECRET_WORDS[wish]) for name, wish in (self.job.spec.get("secrets") or {}).items()]
+
+    @cached_property
+    def outputs(self) -> list[OutputRow]:
+        return view_outputs(self.view.rights.user, self.job) if self.job.spec.get("outputs") else []
 
     @cached_property
     def schedule(self) -> Schedule | None:

@@ -79,6 +79,7 @@ common = {
     "image": st.none() | st.just("registry.local/llm/train:24.10"),
     "code": st.sampled_from([None, ".", "sha256:" + "0f" * 32]),
     "env": st.dictionaries(env_names, texts | tricky, max_size=4),
+    "outputs": st.dictionaries(st.just("out/model"), st.just("model:sentiment")),
     "token": st.lists(st.sampled_from(JOB_SCOPES), unique=True).map(tuple),
     "secrets": st.dictionaries(env_names.map("OF_SECRETS_{}".format), st.sampled_from(WORDS), max_size=3),
     "workdir": st.sampled_from(["", "src", "a b/c", "1", "实验"]),

@@ -42,6 +42,8 @@ NOT_REFUSED = {
             "array_env",
             "array_held",
             "data_twice",
+            "output_over_data",
+            "output_twice",
             "main_alone",
             "main_ends",
             "main_role",
