@@ -1,6 +1,6 @@
 """The job file as JSON Schema (draft 2020-12): all that parsed data can show, for editors and the API's description."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from jobs.jobfile.description import JOB, NOT_WITH_ROLES
@@ -23,13 +23,17 @@ def editor_schema() -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **job_schema(yaml=True)}
 
 
-def list_completions() -> dict[str, list[dict[str, Any]]]:
+def list_completions(hints: Mapping[str, str]) -> dict[str, list[dict[str, Any]]]:
     """Return what an editor offers, by the place in a file: "" is the top, "roles.*" each role, "retry" below retry.
 
-    Each has its key, perhaps an example as text (`hint`), and the words that are possible as its value.
+    Each has its key, perhaps an example as text (`hint`), and the words that are possible as its value. hints: better
+    examples by key.
     """
     found: dict[str, list[dict[str, Any]]] = {}
     _add_completions("", JOB, found)
+    for offers in found.values():
+        for offer in offers:
+            offer |= {"hint": hints[offer["key"]]} if offer["key"] in hints else {}
     return found
 
 

@@ -251,10 +251,10 @@ def _show(
     request: HttpRequest, edited: EditedJob, verdict: Verdict, possible: PossibleAsks, status: int = 200
 ) -> HttpResponse:
     values, images = edited.shown(), list(filter_visible_images(request.user))
-    asks = possible.among(ASKS)
+    asks, named_ask = possible.among(ASKS), find_named_ask(request.user)
     context = {
         "edited": edited,
-        "keys": list_completions(),
+        "keys": list_completions({"gpu": named_ask}),
         "parent": request.POST.get("parent") or request.GET.get("from", ""),
         "copied": request.GET.get("from", "") if read_changes(request.GET) else "",
         "verdict": verdict,
@@ -262,7 +262,7 @@ def _show(
         "values": values,
         "asks": asks,
         "full": find_full_submit_limit(request.user),
-        "named_ask": find_named_ask(request.user),
+        "named_ask": named_ask,
         "tonight": localtime().replace(hour=22, minute=0).isoformat(timespec="minutes"),
         "asks_other": values["gpu"] not in asks,
         "teams": teams_where(request.user, "job.submit"),

@@ -137,7 +137,8 @@ def test_every_spec_is_valid_as_it_is_stored_and_dumped(spec):
 
 
 def test_an_editor_is_offered_each_key_where_it_may_stand_and_no_other():
-    places = list_completions()
+    places = list_completions({"gpu": "V100:1"})
+    assert {one["hint"] for place in ("", "roles.*") for one in places[place] if one["key"] == "gpu"} == {"V100:1"}
     assert [one["key"] for one in places[""]] == [field.key for field in JOB.fields if field.supported]
     assert [one["key"] for one in places["roles.*"]] == [field.key for field in ROLE.fields if field.supported]
     assert {"retry", "checkpoint", "idle", "notify", "main"} <= places.keys()
