@@ -111,7 +111,7 @@ def test_a_link_out_of_a_home_leads_nowhere(world):
     (note.parent / "stolen").symlink_to("../20002/open")
     status, said = run(world, "ls in", mounts=(Mount(OURS, "stolen", "in", False),))
     assert status == 1 and "cannot be had as /tessera/work/in" in said and "secret" not in said
-    assert run(world, "ls /tessera")[1].split() == ["home", "team", "tmp", "work"]
+    assert run(world, "ls /tessera")[1].split() == ["home", "report.jsonl", "team", "tmp", "tools", "work"]
 
 
 def test_a_checkpoint_in_the_home_is_told_and_found_again(world):
