@@ -138,6 +138,9 @@ class World:
         webhook, schedule = make.webhook(cast.ada), make.schedule(cast.ada)
         template = make.template(cast.ada, cast.nlp)
         array = make.array(cast.ada, {"lr": ["1e-4", "3e-4"], "at_once": 1})
+        element = array.elements.get()
+        make.start(element)
+        make.end(element, TaskState.FAILED, "exit_nonzero", 1)
         running = make.job(cast.ada, gpu="1/4", pool="dev", time="1h")
         make.start(running)
         share_job(actor=cast.ada, job=running, person="bob")
@@ -208,6 +211,8 @@ class World:
             END_SHARE: {"job_id": [running.public_id], "person": ["bob"]},
             "DELETE /api/v1/notebooks/{notebook_id}/tokens/{notebook_token_id}": {"notebook_id": [still.public_id]},
             "POST /api/v1/alerts/{alert_id}:acknowledge": {"alert_id": [alerts[-1].pk]},
+            "POST /api/v1/alerts/{alert_id}:act": {"alert_id": [alerts[0].pk]},
+            "POST /api/v1/alerts/{alert_id}:undo": {"alert_id": [alerts[1].pk]},
             "POST /api/v1/jobs/{job_id}:retry": {"job_id": [stopped.public_id]},
             **{f"POST /api/v1/idle/{{job_id}}:{act}": {"job_id": [running.public_id]} for act in IDLE_ACTS},
         }
