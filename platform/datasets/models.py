@@ -174,7 +174,7 @@ class DatasetOutput(models.Model):
     removed = models.BooleanField(default=False)
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["job", "name"], name="dataset_output_of_job")]
+        constraints = [models.UniqueConstraint(fields=["job", "attempt", "name"], name="dataset_output_of_attempt")]
         indexes = [
             models.Index(fields=["id"], name="outputs_to_begin", condition=models.Q(version=None, error__isnull=True)),
             models.Index(

@@ -4,6 +4,7 @@ import pytest
 
 from common.errors import InvalidInput, Unavailable
 from datasets.models import DatasetOutput, DatasetVersion, VersionState
+from jobs.control import retry_job
 from jobs.models import Job
 from jobs.outputs import outputs
 from jobs.outputs.outputs import take_outputs
@@ -73,6 +74,15 @@ def test_what_a_failed_attempt_left_is_none_of_it(cast):
     finish()
     assert DatasetVersion.objects.get().path.endswith(f"job-{job.pk}.2/model-sentiment")
     assert DatasetVersion.objects.get().bytes == len("whole")
+
+
+def test_a_job_that_is_retried_after_its_success_leaves_another_version(cast):
+    job = run(cast.ada, words="first")
+    finish()
+    go_on(cast.ada, retry_job(actor=cast.ada, job=job), "second")
+    finish()
+    assert [version.bytes for version in DatasetVersion.objects.order_by("number")] == [len("first"), len("second")]
+    assert "model:sentiment@v2" in browser(cast.ada).get(f"/j/{job.public_id}/").content.decode()
 
 
 def test_nothing_comes_of_a_job_that_fails_or_is_stopped(cast):

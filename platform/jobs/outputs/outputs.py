@@ -64,9 +64,8 @@ def take_outputs() -> int:
 
 
 def load_outputs(job: Job) -> Sequence[DatasetOutput]:
-    """Return what became of what a job left, by name."""
-    rows = DatasetOutput.objects.filter(job=job.pk).select_related("version__dataset__team")
-    return sorted(rows, key=lambda row: row.name)
+    """Return what became of what a job left, the newest last: an attempt that succeeded may be retried."""
+    return list(DatasetOutput.objects.filter(job=job.pk).select_related("version__dataset__team").order_by("pk"))
 
 
 @transaction.atomic
@@ -104,7 +103,8 @@ def _add(job: Job, name: DatasetName, path: str) -> DatasetVersion:
 def _remove_folder(row: DatasetOutput) -> None:
     """Remove the folder of an output, and with the last of them that of the attempt."""
     job = Job.objects.with_names().get(pk=row.job)
-    is_last = not DatasetOutput.objects.filter(job=row.job, removed=False).exclude(pk=row.pk).exists()
+    others = DatasetOutput.objects.filter(job=row.job, attempt=row.attempt, removed=False).exclude(pk=row.pk)
+    is_last = not others.exists()
     place = _place(job.pk, row.attempt, row.name)
     try:
         find_file_area(job.user, HOME).store.remove(os.path.dirname(place) if is_last else place)
