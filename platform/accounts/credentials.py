@@ -1,6 +1,8 @@
 """What holds for tokens and SSH keys alike when a token makes them."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+
+from django.db.models.functions import Now
 
 from accounts.models import ApiToken, User
 from accounts.scopes import SCOPES
@@ -14,8 +16,21 @@ def lock_credentials(user: User, made_by: ApiToken | None) -> None:
     Raises NotSignedIn if the token that asks was revoked or has expired meanwhile.
     """
     lock_rows(User.objects.filter(pk=user.pk))
-    if made_by is not None and not ApiToken.objects.live().filter(pk=made_by.pk).exists():
+    if made_by is not None and not lock_rows(ApiToken.objects.live().filter(pk=made_by.pk), share=True):
         raise NotSignedIn("bad_token")
+
+
+def revoke_tokens(ids: Collection[int]) -> list[int]:
+    """Revoke tokens and all that they made, directly or not; return their ids. Inside a transaction.
+
+    What they made is looked for once they have ended, so that none is made meanwhile (`lock_credentials`).
+    """
+    ended = [*ids]
+    while ids:
+        ApiToken.objects.filter(pk__in=ids, revoked_at=None).update(revoked_at=Now())
+        ids = list(ApiToken.objects.filter(made_by__in=ids, revoked_at=None).values_list("pk", flat=True))
+        ended += ids
+    return ended
 
 
 def find_scope_errors(scopes: Sequence[str], pointer: str, made_by: ApiToken | None) -> list[FieldError]:

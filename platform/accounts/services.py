@@ -2,7 +2,6 @@
 
 import os
 import secrets
-from collections import defaultdict
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any, Literal
@@ -15,7 +14,7 @@ from django.db.models import Max
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from accounts.credentials import find_scope_errors, lock_credentials
+from accounts.credentials import find_scope_errors, lock_credentials, revoke_tokens
 from accounts.models import ApiToken, Credential, LoginLink, Membership, PlatformRole, SshKey, Team, TeamRole, User
 from accounts.ssh_keys import remove_ssh_keys
 from common.errors import FieldError, InvalidInput, NameTaken, NotFound, NotSignedIn
@@ -137,24 +136,18 @@ def create_held_token(
 
 
 def revoke_held_tokens(holders: Iterable[str]) -> None:
-    """Revoke what these hold. Such a token has no scope to make others, so nothing else ends with it."""
-    ApiToken.objects.filter(held_by__in=list(holders), revoked_at=None).update(revoked_at=Now())
+    """Revoke what these hold, and what others hold by their asking. Inside a transaction."""
+    held = ApiToken.objects.filter(held_by__in=list(holders), revoked_at=None)
+    revoke_tokens(list(held.values_list("pk", flat=True)))
 
 
 @transaction.atomic
 def revoke_token(*, user: User, token_id: int) -> None:
     """Revoke a token, every token that it created, directly or not, and remove the SSH keys that these added."""
     lock_credentials(user, None)
-    makers = dict(ApiToken.objects.filter(user=user, revoked_at__isnull=True).values_list("pk", "made_by"))
-    if token_id not in makers:
+    if not ApiToken.objects.filter(pk=token_id, user=user, revoked_at=None).exists():
         raise NotFound(kind="token", id=token_id)
-    made = defaultdict(list)
-    for pk, maker in makers.items():
-        made[maker].append(pk)
-    ended = [token_id]
-    for pk in ended:
-        ended.extend(made[pk])
-    ApiToken.objects.filter(pk__in=ended).update(revoked_at=Now())
+    ended = revoke_tokens([token_id])
     names = ApiToken.objects.filter(pk__in=ended).values_list("name", flat=True)
     record(user, "token_revoked", actor=user.as_actor, params={"name": ", ".join(names)})
     remove_ssh_keys(user=user, rows=SshKey.objects.filter(made_by__in=ended))

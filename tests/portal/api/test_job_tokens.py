@@ -126,6 +126,15 @@ def test_it_ends_with_the_token_that_submitted_the_job(cast, runtime):
     assert "The token that submitted this job was revoked" in waits.detail and not runtime.starts
 
 
+def test_it_ends_with_the_attempt_whose_token_submitted_the_job(cast, runtime):
+    parent = place(make.job(cast.ada, **FILE))
+    child = place(submit(Api(give(runtime, parent))))
+    token = give(runtime, child)
+    assert works(token)
+    make.move(parent, TaskState.SUCCEEDED, "completed", exit_code=0)
+    assert not works(token)
+
+
 def test_the_elements_of_an_array_have_no_more_than_its_submitter_gave(cast, runtime):
     weak = Api(make.token(cast.ada, "jobs:write"))
     assert weak.post("jobs", {**FILE, "array": 3}).json()["errors"][0]["code"] == "scope_beyond_token"
