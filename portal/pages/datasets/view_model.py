@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import islice
 from urllib.parse import urlencode
 
-from django.db.models import QuerySet
+from django.db.models import Count, QuerySet
 from django.urls import reverse
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
@@ -122,15 +122,14 @@ class DifferenceRow:
 def view_datasets(rows: Iterable[Dataset]) -> list[DatasetView]:
     """Return datasets with their newest versions."""
     datasets = list(rows)
-    versions: dict[int, list[DatasetVersion]] = {}
     found = DatasetVersion.objects.filter(dataset__in=[row.pk for row in datasets]).exclude(state=VersionState.DELETED)
-    for version in found.order_by("dataset", "-number"):
-        versions.setdefault(version.dataset_id, []).append(version)
-    uses = _count_uses(versions[row.pk][0] for row in datasets)
+    newest = {version.dataset_id: version for version in found.order_by("dataset_id", "-number").distinct("dataset_id")}
+    counts = dict(found.order_by().values_list("dataset_id").annotate(Count("pk")))
+    uses = _count_uses(newest.values())
     return [
-        DatasetView(row, VersionView(newest, uses.get(newest.pk, 0)), len(versions[row.pk]))
+        DatasetView(row, VersionView(version, uses.get(version.pk, 0)), counts[row.pk])
         for row in datasets
-        for newest in versions[row.pk][:1]
+        if (version := newest.get(row.pk))
     ]
 
 
@@ -189,10 +188,8 @@ def list_crumbs(path: str) -> list[tuple[str, str]]:
 
 
 def _count_uses(versions: Iterable[DatasetVersion]) -> dict[int, int]:
-    counts: dict[int, int] = {}
-    for pk in DatasetUse.objects.filter(version__in=[row.pk for row in versions]).values_list("version", flat=True):
-        counts[pk] = counts.get(pk, 0) + 1
-    return counts
+    uses = DatasetUse.objects.filter(version__in=[row.pk for row in versions])
+    return dict(uses.values_list("version_id").annotate(Count("pk")))
 
 
 def _file_row(version: DatasetVersion, folder: str, entry: Entry) -> FileRow:
