@@ -9,6 +9,7 @@ import errno
 import os
 import stat
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 from runtimes.contract.errors import Unavailable
@@ -22,8 +23,9 @@ TOOLS = "tools"
 TOOL_NAMES = ("tessera-report", "tessera_report.py")
 
 
-def read_tools() -> dict[str, str]:
-    """Return {name: text} of the tools."""
+@cache
+def read_tools() -> Mapping[str, str]:
+    """Return {name: text} of the tools, read once."""
     folder = Path(__file__).parent / "report_tools"
     return {name: (folder / name).read_text() for name in TOOL_NAMES}
 

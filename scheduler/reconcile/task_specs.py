@@ -35,8 +35,11 @@ GRACE_S = 10
 
 @dataclass(frozen=True)
 class SpecContext:
-    """Rows for specs. gangs: tasks by job; numa: by task; datasets: where they lie, by how specs name them."""
+    """Rows for specs. specs, gangs: the file and the tasks by job; numa: by task; datasets: where they lie, by how
+    specs name them.
+    """
 
+    specs: dict[int, JobSpec]
     gangs: dict[int, list[Task]]
     cards: dict[tuple[int | None, str], Gpu]
     numa: dict[UUID, tuple[int, ...]]
@@ -56,23 +59,23 @@ def build_task_specs(tasks: Sequence[Task]) -> dict[str, TaskSpec]:
         return {}
     cards = load_cards([held["uuid"] for task in tasks for held in task.cards])
     of: dict[tuple[int | None, str], Gpu] = {(gpu.node_id, gpu.uuid): gpu for gpu in cards}
-    jobs = {task.job_id: task.job for task in tasks}.values()
-    datasets = load_dataset_keys({text for job in jobs for text in list_data(from_json(job.spec)).values()})
-    beside = SpecContext(load_attempts(jobs), of, load_numa(tasks), datasets)
+    jobs = {task.job_id: task.job for task in tasks}
+    specs = {pk: from_json(job.spec) for pk, job in jobs.items()}
+    datasets = load_dataset_keys({text for spec in specs.values() for text in list_data(spec).values()})
+    beside = SpecContext(specs, load_attempts(jobs.values()), of, load_numa(tasks), datasets)
     return {task.uuid.hex: _build(task, beside) for task in tasks}
 
 
 def _build(task: Task, context: SpecContext) -> TaskSpec:
-    job, spec = task.job, from_json(task.job.spec)
+    job, spec = task.job, context.specs[task.job_id]
     role = role_of(spec, task.role)
     assert task.node is not None  # assigned tasks have one
-    first = min(each.rank for each in context.gangs[task.job_id] if each.role == task.role)
     return TaskSpec(
         uuid=task.uuid.hex,
         label=f"{job.public_id} {task.role}.{task.rank}",
         epoch=task.epoch or 0,
         node=task.node.name,
-        run=build_command(spec, role, is_first=task.rank == first),
+        run=_build_run(task, spec, role, context.gangs[task.job_id]),
         env=spec.env | role.env,
         workdir=(spec.workdir if role.workdir is None else role.workdir) or None,
         image=role.image or spec.image or "",
@@ -106,6 +109,14 @@ def _build(task: Task, context: SpecContext) -> TaskSpec:
         mps=_allows_mps(task, context.cards),
         simulated_trace=choose_trace(job),
     )
+
+
+def _build_run(task: Task, spec: JobSpec, role: RoleSpec, gang: Iterable[Task]) -> str:
+    """Return its role's command, with the main program in the first task of the role that this names."""
+    if spec.main is None or spec.main.role != task.role:
+        return role.run
+    first = min(each.rank for each in gang if each.role == task.role)
+    return build_command(spec.main, role) if task.rank == first else role.run
 
 
 def choose_trace(job: Job) -> str:

@@ -1,20 +1,18 @@
 """The main program of a job (`main` in its file): it runs in the first task of a role, beside the role's command."""
 
-from jobs.jobfile.spec import JobSpec, RoleSpec
+from jobs.jobfile.spec import JobSpec, MainProgram, RoleSpec
 
 
-def build_command(spec: JobSpec, role: RoleSpec, *, is_first: bool) -> str:
-    """Return what the shell of a task runs. is_first: the first task of its role.
+def build_command(main: MainProgram, role: RoleSpec) -> str:
+    """Return what the shell runs of the first task of the role that the main program names.
 
     The main program's exit code is the task's; with `ends_job: false` the task goes on, once that succeeded, until the
     role's own command ends.
     """
-    if spec.main is None or spec.main.role != role.name or not is_first:
-        return role.run
     beside = f"(\n{role.run}\n) &\n"
-    if spec.main.ends_job:
-        return f"{beside}(\n{spec.main.run}\n)\nexit\n"
-    return f'{beside}tessera_role=$!\n(\n{spec.main.run}\n) || exit\nwait "$tessera_role"\n'
+    if main.ends_job:
+        return f"{beside}(\n{main.run}\n)\nexit\n"
+    return f'{beside}tessera_role=$!\n(\n{main.run}\n) || exit\nwait "$tessera_role"\n'
 
 
 def ends_job_of(spec: JobSpec, role: RoleSpec) -> str:

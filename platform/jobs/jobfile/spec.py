@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
+from typing import Any
 
 from common.resources import (
     GpuAsk,
@@ -221,32 +222,18 @@ def role_of(spec: JobSpec, name: str) -> RoleSpec:
 
 def change_images(spec: JobSpec, change: Callable[[str, str], str]) -> JobSpec:
     """Return the spec with each image as `change` returns it, given the image and where the file has it."""
-    roles = tuple(
-        replace(role, image=change(role.image, pointer_of(["roles", role.name, "image"]))) if role.image else role
-        for role in spec.roles
-    )
-    return replace(spec, image=change(spec.image, "/image") if spec.image else spec.image, roles=roles)
+    return _change_each(spec, "image", change)
 
 
 def change_data(spec: JobSpec, change: Callable[[dict[str, str], str], dict[str, str]]) -> JobSpec:
     """Return the spec with all that it says of data as `change` returns it, given the map and where the file has it."""
-    roles = tuple(
-        replace(role, data=change(role.data, pointer_of(["roles", role.name, "data"]))) if role.data else role
-        for role in spec.roles
-    )
-    return replace(spec, data=change(spec.data, "/data") if spec.data else spec.data, roles=roles)
+    return _change_each(spec, "data", change)
 
 
 def list_data(spec: JobSpec) -> dict[str, str]:
     """Return all that the spec says of data, {where the file has it: source}."""
-    found: dict[str, str] = {}
-
-    def note(data: dict[str, str], pointer: str) -> dict[str, str]:
-        found.update({pointer + pointer_of([target]): source for target, source in data.items()})
-        return data
-
-    change_data(spec, note)
-    return found
+    said = [(["data"], spec.data), *((["roles", role.name, "data"], role.data) for role in spec.roles)]
+    return {pointer_of([*path, target]): source for path, data in said for target, source in data.items()}
 
 
 def span_of(spec: JobSpec | RoleSpec) -> int | str:
@@ -259,6 +246,18 @@ def declared_ports(spec: JobSpec, role: str, rank: int) -> tuple[int, ...]:
     ports = role_of(spec, role).ports
     beside = (TENSORBOARD_PORT,) if spec.tensorboard and rank == 0 and TENSORBOARD_PORT not in ports else ()
     return ports + beside
+
+
+def _change_each(spec: JobSpec, key: str, change: Callable[[Any, str], Any]) -> JobSpec:
+    """Return the spec with what it and its roles say by a key as `change` returns it; what is not said stays so."""
+    roles = tuple(
+        replace(role, **{key: change(said, pointer_of(["roles", role.name, key]))})
+        if (said := getattr(role, key))
+        else role
+        for role in spec.roles
+    )
+    own = getattr(spec, key)
+    return replace(spec, roles=roles, **({key: change(own, pointer_of([key]))} if own else {}))
 
 
 def _roles_json(spec: JobSpec) -> dict:
