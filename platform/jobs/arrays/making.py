@@ -80,12 +80,9 @@ def count_elements(array: JobArray) -> ElementCounts:
 
 def store_counts(array: JobArray) -> None:
     """Count the elements of a locked array anew, and tell pages if anything of it changed."""
-    before = array.counts
-    counts = count_elements(array)
-    for name, value in counts._asdict().items():
-        setattr(array, name, value)
+    before, array.counts = array.counts, count_elements(array)
     array.save()
-    if counts != before or array.has_ended:
+    if array.counts != before or array.has_ended:
         publish_row(array)
 
 
@@ -152,9 +149,7 @@ def _refuse(array: JobArray, failed: Exception) -> None:
 
 def _end(array: JobArray, counts: ElementCounts) -> None:
     """Mark an array as ended, and tell the people of it once."""
-    array.ended_at, array.retry_asked_at = database_now(), None
-    for name, value in counts._asdict().items():
-        setattr(array, name, value)
+    array.ended_at, array.retry_asked_at, array.counts = database_now(), None, counts
     record(array, "ended", actor=SYSTEM, params=_tell(array))
     kinds = {JobState.SUCCEEDED: ("job_succeeded", "success"), JobState.FAILED: ("job_failed", "failure")}
     if array.state in kinds:

@@ -117,6 +117,11 @@ class JobArray(models.Model):
     def counts(self) -> ElementCounts:
         return ElementCounts(*(getattr(self, name) for name in ElementCounts._fields))
 
+    @counts.setter
+    def counts(self, counts: ElementCounts) -> None:
+        for name, value in counts._asdict().items():
+            setattr(self, name, value)
+
     @property
     def reason(self) -> str:
         """Why it ended, as jobs have it: there is none of all elements together."""
@@ -147,32 +152,24 @@ class JobArray(models.Model):
 
 def has_array_state(states: Iterable[str], prefix: str = "") -> Q:
     """Match arrays in any of these states of jobs, as their rows say. prefix: the way from another model to them."""
+
+    def such(**conditions: Any) -> Q:
+        return Q(**{f"{prefix}{name}": value for name, value in conditions.items()})
+
     wanted = set(states)
-    found = Q(pk__in=[])
-    ended, failed = Q(ended_at__isnull=False), Q(failed__gt=0) | Q(halted_at__isnull=False)
-    whole = Q(succeeded=F(f"{prefix}total"))
+    ended, failed = such(ended_at__isnull=False), such(failed__gt=0) | such(halted_at__isnull=False)
+    whole = such(succeeded=F(f"{prefix}total"))
     parts = {
-        JobState.QUEUED: ~ended & Q(running=0),
-        JobState.RUNNING: ~ended & Q(running__gt=0),
+        JobState.QUEUED: ~ended & such(running=0),
+        JobState.RUNNING: ~ended & such(running__gt=0),
         JobState.FAILED: ended & failed,
         JobState.SUCCEEDED: ended & ~failed & whole,
         JobState.CANCELLED: ended & ~failed & ~whole,
     }
     if wanted & JOB_ACTIVE:
         wanted.add(JobState.RUNNING)
+    found = such(pk__in=[])
     for state, matches in parts.items():
         if state in wanted:
             found |= matches
-    return _with_prefix(found, prefix)
-
-
-def _with_prefix(q: Q, prefix: str) -> Q:
-    made = Q(_connector=q.connector, _negated=q.negated)
-    for child in q.children:
-        made.children.append(_with_prefix(child, prefix) if isinstance(child, Q) else _name_with_prefix(child, prefix))
-    return made
-
-
-def _name_with_prefix(condition: Any, prefix: str) -> tuple[str, Any]:
-    name, value = condition
-    return f"{prefix}{name}", value
+    return found

@@ -108,15 +108,14 @@ def _number(value: str) -> int | str:
     return int(value) if plain else value
 
 
-def _read_lines(value: str) -> dict[str, str]:
-    lines = [line for line in value.split("\n") if line.strip()]
-    return {key.strip(): text.strip() for key, _, text in (line.partition("=") for line in lines)}
-
-
 def _read_env(value: str) -> dict[str, str]:
     """Return variables, with spaces around a value as they were typed."""
     lines = [line for line in value.split("\n") if line.strip()]
     return {key.strip(): text for key, _, text in (line.partition("=") for line in lines)}
+
+
+def _read_lines(value: str) -> dict[str, str]:
+    return {name: text.strip() for name, text in _read_env(value).items()}
 
 
 def _read_array(value: str) -> object:
