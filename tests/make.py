@@ -51,6 +51,7 @@ from reported_numbers.models import Report, Series
 from runtimes.storage.areas import AreaId, ensure_area
 from scheduler.commit.starting import start_jobs
 from scheduler.commit.steps import CardShare, StartJob, TaskStart
+from scheduler.lease import acquire
 from scheduler.models import Lease
 from scheduler.preview.preview import check_possible
 from schedules.models import Schedule
@@ -266,6 +267,12 @@ def start(job: Job, *cards: Gpu, node: Node | None = None, state: str = TaskStat
     epoch = Lease.objects.get_or_create(name="cycle", defaults={"epoch": 1})[0].epoch
     start_jobs([StartJob(job.pk, tuple(places), revision=job.revision)], epoch)
     return [move(task, state) for task in job.newest_tasks]
+
+
+def lead() -> int:
+    """The epoch of the one who leads the reconciler, who is one and the same in a test."""
+    known = Lease.objects.filter(name="reconcile").first()
+    return known.epoch if known else acquire("reconcile")
 
 
 def move(task: Task, state: str, reason: str = "", **also) -> Task:

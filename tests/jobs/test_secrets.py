@@ -22,8 +22,6 @@ from jobs.used_secrets.giving import drop_given, load_task_masks
 from jobs.used_secrets.naming import delete_secret
 from runtimes.contract.node import NodeView
 from runtimes.log_store import LogStore
-from scheduler.lease import acquire
-from scheduler.models import Lease
 from scheduler.reconcile.actions import FencedAction, load_starts, run_actions
 from scheduler.reconcile.compare import Forget, Start
 from secret_store.models import Secret
@@ -54,19 +52,13 @@ def placed(person, **spec) -> Task:
     return make.start(make.job(person, pool="dev", **spec), state=TaskState.ASSIGNED)[0]
 
 
-def lead() -> int:
-    """The epoch of the one who leads the reconciler, who is one and the same in a test."""
-    known = Lease.objects.filter(name="reconcile").first()
-    return known.epoch if known else acquire("reconcile")
-
-
 def start(runtime, *tasks: Task) -> None:
-    epoch = lead()
+    epoch = make.lead()
     run_actions([FencedAction(Start(task.uuid.hex, task.job_id), epoch) for task in tasks], runtime)
 
 
 def given_to(runtime, task: Task) -> dict[str, tuple[str, bool]]:
-    spec = load_starts([task.uuid.hex], runtime, lead())[task.uuid.hex]
+    spec = load_starts([task.uuid.hex], runtime, make.lead())[task.uuid.hex]
     return {secret.name: (secret.value, secret.is_variable) for secret in spec.secrets}
 
 
@@ -264,7 +256,7 @@ class TestGiving:
         masks = []
         monkeypatch.setattr(type(runtime), "capabilities", make_late(runtime))
         monkeypatch.setattr(runtime, "forget", lambda uuid, mask=None: masks.append(mask))
-        run_actions([FencedAction(Forget(task.uuid.hex), lead())], runtime)
+        run_actions([FencedAction(Forget(task.uuid.hex), make.lead())], runtime)
         assert masks[0].cover(f"say {CANARY}".encode(), is_last=True) == b"say " + b"*" * len(CANARY)
 
 

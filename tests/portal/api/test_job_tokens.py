@@ -17,8 +17,6 @@ from jobs.models import Job, Task
 from jobs.states import TaskState
 from jobs.used_secrets.giving import give_secrets, load_task_masks
 from runtimes.contract.node import NodeView
-from scheduler.lease import acquire
-from scheduler.models import Lease
 from scheduler.reconcile.actions import FencedAction, load_starts, run_actions
 from scheduler.reconcile.compare import Start
 from tests import make
@@ -34,18 +32,13 @@ def runtime():
     return FakeRuntime([NodeView("n1", "127.0.0.1", "boot", 16_000, 65_536, (), (), ())])
 
 
-def lead() -> int:
-    known = Lease.objects.filter(name="reconcile").first()
-    return known.epoch if known else acquire("reconcile")
-
-
 def place(job: Job) -> Task:
     return make.start(job, state=TaskState.ASSIGNED)[0]
 
 
 def give(runtime, task: Task) -> str:
     """The token that the task is started with."""
-    spec = load_starts([task.uuid.hex], runtime, lead())[task.uuid.hex]
+    spec = load_starts([task.uuid.hex], runtime, make.lead())[task.uuid.hex]
     (given,) = spec.secrets
     assert (given.name, given.is_variable, spec.platform_env[URL]) == (VARIABLE, True, "http://localhost:8470")
     return given.value
@@ -120,7 +113,7 @@ def test_it_ends_with_the_token_that_submitted_the_job(cast, runtime):
     token = give(runtime, runs)
     revoke_token(user=cast.ada, token_id=row.pk)
     assert not works(token)
-    run_actions([FencedAction(Start(waits.uuid.hex, waits.job_id), lead())], runtime)
+    run_actions([FencedAction(Start(waits.uuid.hex, waits.job_id), make.lead())], runtime)
     waits.refresh_from_db()
     assert (waits.state, waits.reason) == (TaskState.FAILED, "secret_missing")
     assert "The token that submitted this job was revoked" in waits.detail and not runtime.starts
