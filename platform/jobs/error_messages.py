@@ -89,10 +89,10 @@ FIELD_MESSAGES = {
         "“%(got)s” is not a valid slice of a card. Use a fraction such as 1/2, or an amount such as 12GB."
     ),
     "not_in_team": _("“%(name)s” is no active member of team %(team)s. Name people of the team by their user names."),
-    "priority_budget_spent": BUDGET_SPENT,
     "outputs_not_permitted": _(
         "In team %(team)s you may not add datasets and models. Leave outputs out, or ask a lead to make you a member."
     ),
+    "priority_budget_spent": BUDGET_SPENT,
     "priority_needs_consent": _(
         "In pool %(pool)s, %(priority)s priority needs the consent of a lead of the team %(team)s: %(leads)s. Submit "
         "it with normal priority, and ask one of them to raise it while it waits."
@@ -190,12 +190,12 @@ ERROR_MESSAGES = {
     "only_waiting_jobs_change": _(
         "Only a waiting job can be changed, and this one has left the queue. Submit a copy instead."
     ),
+    "output_is_empty": _("The job left nothing in the folder that was to become the next version of %(name)s."),
     "priority_budget_spent": BUDGET_SPENT,
     "priority_needs_consent": _(
         "In pool %(pool)s, %(priority)s priority needs the consent of a lead of the team %(team)s, or of an "
         "administrator. Ask one of them, or use normal priority."
     ),
-    "output_is_empty": _("The job left nothing in the folder that was to become the next version of %(name)s."),
     "resize_above_card": _(
         "%(asked)s is not less than the whole card, which has %(largest)s. Ask for less, or submit it again for "
         "a whole card."
