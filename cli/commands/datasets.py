@@ -17,7 +17,7 @@ from cli.session import Command, Session, new_commands
 commands = new_commands()
 datasets = new_commands()
 commands.add_typer(
-    datasets, name="data", help="Datasets and models in versions: ls, add, show, diff, share, rm, restore."
+    datasets, name="data", help="Datasets and models in versions: ls, add, show, diff, stage, share, rm, restore."
 )
 
 WAIT_S = 1.0
@@ -103,11 +103,20 @@ def show(ctx: typer.Context, name: Name) -> None:
         session.show(row, [row["name"]], _describe(row))
         return
     found = client.get_all(f"/datasets/{dataset_id}/versions")
+    stages = client.get(f"/datasets/{dataset_id}")["stages"]
     rows = [
-        [f"v{row['version']}", row["state"], str(row["files"]), format_bytes(row["bytes"]), row["source"], row["by"]]
+        [
+            f"v{row['version']}",
+            row["state"],
+            str(row["files"]),
+            format_bytes(row["bytes"]),
+            row["source"],
+            row["by"],
+            ", ".join(name for name, number in stages.items() if number == row["version"]) or NONE,
+        ]
         for row in found["results"]
     ]
-    columns = [*COLUMNS, Column("OF", least=8), Column("BY")]
+    columns = [*COLUMNS, Column("OF", least=8), Column("BY"), Column("STAGES")]
     session.show_table(found, [row[0] for row in rows], columns, rows, "It has no versions.")
 
 
@@ -124,6 +133,25 @@ def diff(ctx: typer.Context, before: Version, after: Version) -> None:
     rows = [[one["change"], one["path"], _size(one["size_before"]), _size(one["size"])] for one in found["results"]]
     columns = [Column("CHANGE"), Column("FILE", least=16), Column("BEFORE", right=True), Column("AFTER", right=True)]
     session.show_table(found, [row[1] for row in rows], columns, rows, "Both hold the same.")
+
+
+@datasets.command("stage", cls=Command)
+def stage(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME[@VERSION]", help="Such as model:bert@v7.")],
+    to: Annotated[str, typer.Argument(metavar="STAGE", help="Such as prod.")],
+    remove: Annotated[bool, typer.Option("--remove", help="Forget the stage. The version stays.")] = False,
+) -> None:
+    """Let a stage be of a version from now on: jobs may name model:bert@prod.
+
+    Jobs that were accepted keep the version that they have.
+    """
+    session: Session = ctx.obj
+    client = session.client()
+    number = None if remove else int(_read_version(name))
+    row = client.patch(f"/datasets/{_find(client, name)}", {"stages": {to: number}})
+    is_now = "is no more" if number is None else f"is v{number} now"
+    session.show(row, [row["name"]], [f"{row['name']}@{plain(to)} {is_now}."])
 
 
 @datasets.command("share", cls=Command)

@@ -7,11 +7,20 @@ FIELD_MESSAGES = {
         "“%(got)s” is not a name of a dataset. Use lower-case letters, digits, dots and hyphens, such as corpus or "
         "bert-base, up to %(max)s characters."
     ),
+    "bad_stage_name": _(
+        "“%(got)s” is not a name of a stage. Use lower-case letters, digits and hyphens, such as prod, up to 32 "
+        "characters, and not v with a digit, as versions are written."
+    ),
     "share_needs_teams": _("Name the teams that may read it once it is there, or choose another way to share it."),
+    "too_many_stages": _("It would have more than %(max)s stages. Remove one first."),
     "unknown_share_team": _("There is no team %(team)s. Write the names of teams as they are."),
+    "unknown_stage_version": _("%(name)s has no version %(got)s that is ready. Choose one that is."),
 }
 ERROR_MESSAGES = {
     "bad_source": _("The folder could not be read as it is. Try again."),
+    "dataset_at_stage": _(
+        "Version %(version)s is at the stage %(stages)s. Set that to another version, or remove it, first."
+    ),
     "dataset_no_room": _(
         "The team %(team)s has no room for this version: %(used)s of %(limit)s are used, and it needs more. Delete "
         "versions or files first."

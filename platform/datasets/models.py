@@ -159,6 +159,21 @@ class DatasetVersion(models.Model):
         return f"{self.place.partition(':')[0]}:{self.path}"
 
 
+class DatasetStage(models.Model):
+    """A name for the version that is at a stage now, such as prod. It moves; accepted jobs keep theirs."""
+
+    dataset = models.ForeignKey(Dataset, on_delete=models.PROTECT, related_name="stages")
+    name = models.CharField(max_length=32)
+    version = models.ForeignKey(DatasetVersion, on_delete=models.PROTECT, related_name="stages")
+
+    class Meta:
+        ordering = ["name"]
+        constraints = [models.UniqueConstraint(fields=["dataset", "name"], name="stage_of_dataset")]
+
+    def __str__(self) -> str:
+        return f"{self.dataset}@{self.name}"
+
+
 class DatasetOutput(models.Model):
     """What a job that succeeded is to leave as a version. job: its number, as jobs are above this room.
 

@@ -1,29 +1,37 @@
-"""How job files name datasets: `dataset:corpus`, `dataset:corpus@v7`, `model:vision/bert@v2`."""
+"""How job files name datasets: `dataset:corpus`, `dataset:corpus@v7`, `model:vision/bert@prod`."""
 
 import re
 from dataclasses import dataclass
 
 MOST_NAME = 64
 NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,62}[a-z0-9])?")
-TEXT = r"(dataset|model):([a-z0-9][a-z0-9._-]{0,63}/)?[a-z0-9]([a-z0-9.-]{0,62}[a-z0-9])?(@v[1-9][0-9]{0,8})?"
+STAGE = r"(?!v[0-9])[a-z][a-z0-9-]{0,31}"
+"""Of the name of a stage, which is never written as a version is."""
+TEXT = (
+    r"(dataset|model):([a-z0-9][a-z0-9._-]{0,63}/)?[a-z0-9]([a-z0-9.-]{0,62}[a-z0-9])?(@(v[1-9][0-9]{0,8}|"
+    + STAGE
+    + "))?"
+)
 """Of a whole name, also for JSON Schema."""
 OUTPUT = r"(dataset|model):[a-z0-9]([a-z0-9.-]{0,62}[a-z0-9])?"
 """Of one that a job makes: of its own team, and always the next version."""
-_WHOLE = re.compile(r"(dataset|model):(?:([^/@]+)/)?([^/@]+)(?:@v([0-9]+))?")
+_WHOLE = re.compile(r"(dataset|model):(?:([^/@]+)/)?([^/@]+)(?:@(?:v([0-9]+)|(.+)))?")
 
 
 @dataclass(frozen=True)
 class DatasetName:
-    """team: "" for the job's own. number: None for the newest version."""
+    """team: "" for the job's own. number: None for the newest version, or that of the stage where one is named."""
 
     kind: str
     team: str
     name: str
     number: int | None
+    stage: str = ""
 
     def __str__(self) -> str:
         team = f"{self.team}/" if self.team else ""
-        return f"{self.kind}:{team}{self.name}" + (f"@v{self.number}" if self.number else "")
+        version = f"v{self.number}" if self.number else self.stage
+        return f"{self.kind}:{team}{self.name}" + (f"@{version}" if version else "")
 
 
 def is_dataset_name(text: str) -> bool:
@@ -35,4 +43,4 @@ def read_dataset_name(text: str) -> DatasetName | None:
     """Return the parts of a name, None if it is not written as one."""
     if not re.fullmatch(TEXT, text) or (found := _WHOLE.fullmatch(text)) is None:
         return None
-    return DatasetName(found[1], found[2] or "", found[3], int(found[4]) if found[4] else None)
+    return DatasetName(found[1], found[2] or "", found[3], int(found[4]) if found[4] else None, found[5] or "")

@@ -1,6 +1,7 @@
 """Find, add, change and delete datasets and their versions."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from django.conf import settings
 from django.db import transaction
@@ -13,8 +14,18 @@ from common.disk import check_disk
 from common.errors import Conflict, FieldError, InvalidInput, NameTaken, NotFound
 from common.locks import lock_rows
 from common.text import shorten_text
-from datasets.models import PREFIX, Dataset, DatasetKind, DatasetQuerySet, DatasetVersion, Share, VersionState
+from datasets.models import (
+    PREFIX,
+    Dataset,
+    DatasetKind,
+    DatasetQuerySet,
+    DatasetStage,
+    DatasetVersion,
+    Share,
+    VersionState,
+)
 from datasets.naming import MOST_NAME, NAME
+from datasets.stages import change_stages, list_stages
 from events.record_and_publish import record
 from events.transitions import Move, advance
 from files.file_areas import find_file_area
@@ -129,20 +140,24 @@ def change_dataset(
     share: str | None = None,
     teams: Iterable[str] | None = None,
     description: str | None = None,
+    stages: Mapping[str, int | None] | None = None,
 ) -> Dataset:
-    """Change who may read it, and what is said of it. teams: names, where it is shared with named ones.
+    """Change who may read it, what is said of it, and its stages. teams: names, where it is shared with named ones.
 
-    Jobs that were accepted keep what they name. Raises NotPermitted, InvalidInput.
+    stages: the number of the version that each is at from now on; None removes it, and others stay. Jobs that were
+    accepted keep what they name. Raises NotPermitted, InvalidInput.
     """
     require(actor, "dataset.change", dataset.team, dataset.user_id)
     (row,) = lock_rows(Dataset.objects.filter(pk=dataset.pk))
-    before = {"share": row.share, "description": row.description, "teams": _list_shared(row)}
+    before = _describe(row)
     if share is not None or teams is not None:
         row.share = share or row.share
         row.shared_with.set(_find_teams(row.share, before["teams"] if teams is None else teams))
     row.description = row.description if description is None else description
     row.save(update_fields=["share", "description"])
-    after = {"share": row.share, "description": row.description, "teams": _list_shared(row)}
+    if stages:
+        change_stages(row, stages)
+    after = _describe(row)
     if changed := [name for name in after if after[name] != before[name]]:
         said = {"name": row.name, "from": {n: before[n] for n in changed}, "to": {n: after[n] for n in changed}}
         record(row, "changed", actor=actor.as_actor, params=said)
@@ -156,7 +171,11 @@ def delete_version(*, actor: User, version: DatasetVersion) -> None:
     Raises NotPermitted, Conflict.
     """
     require(actor, "dataset.change", version.dataset.team, version.dataset.user_id)
+    lock_rows(DatasetVersion.objects.filter(pk=version.pk))
+    version.refresh_from_db()
     require_ready(version)
+    if stages := list(DatasetStage.objects.filter(version=version).values_list("name", flat=True)):
+        raise Conflict("dataset_at_stage", version=version.number, stages=", ".join(stages))
     _move(version, VersionState.DELETED, actor, {"deleted_at": Now()})
 
 
@@ -197,8 +216,13 @@ def _find_teams(share: str, names: Iterable[str]) -> list[Team]:
     return list(found.values())
 
 
-def _list_shared(dataset: Dataset) -> list[str]:
-    return sorted(dataset.shared_with.values_list("name", flat=True))
+def _describe(dataset: Dataset) -> dict[str, Any]:
+    return {
+        "share": dataset.share,
+        "description": dataset.description,
+        "teams": sorted(dataset.shared_with.values_list("name", flat=True)),
+        "stages": list_stages(dataset),
+    }
 
 
 def _move(version: DatasetVersion, to: str, actor: User, also: dict) -> None:

@@ -124,6 +124,10 @@ FIELD_MESSAGES = {
         "There is no %(name)s that you may read and that has a version. Look at its name and team under Data; another "
         "team's is written dataset:team/name."
     ),
+    "unknown_dataset_stage": _("There is no %(name)s. Its stages are: %(known)s."),
+    "unknown_dataset_stage.none": _(
+        "There is no %(name)s, for it has no stages. Name a version, such as %(newest)s, or set a stage under Data."
+    ),
     "unknown_dataset_version": _("There is no %(name)s. The newest version is %(newest)s."),
     "unknown_dependency": _(
         "There is no job “%(name)s” that you see. Write its id, such as job-12, or the name of one of your own jobs in "

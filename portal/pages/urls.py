@@ -63,6 +63,7 @@ urlpatterns = [
     path("data/<str:dataset_id>/v<int:version>/", datasets.show_version, name="dataset_version"),
     path("data/<str:dataset_id>/v<int:version>/file", datasets.download_file, name="dataset_file"),
     path("data/<str:dataset_id>/v<int:version>/delete", datasets.delete, name="dataset_version_delete"),
+    path("data/<str:dataset_id>/stage", datasets.change_stage, name="dataset_stage"),
     path("data/<str:dataset_id>/v<int:version>/restore", datasets.restore, name="dataset_version_restore"),
     path("templates/", templates.show_templates, name="templates"),
     path("templates/new", templates.new_template, name="template_new"),

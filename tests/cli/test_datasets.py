@@ -11,7 +11,7 @@ VERSION = {
 }  # fmt: skip
 DATASET = {
     "id": "ds-3", "kind": "dataset", "name": "corpus", "team": "nlp", "owner": "ada", "description": "Words",
-    "share": "team", "shared_with": [], "newest": 7,
+    "share": "team", "shared_with": [], "newest": 7, "stages": {"prod": 7},
 }  # fmt: skip
 OTHER = {**DATASET, "id": "ds-4", "team": "vision"}
 
@@ -49,13 +49,24 @@ def test_a_version_that_fails_says_why(server, tessera):
 def test_show_and_diff_name_versions(server, tessera):
     server.on("GET /datasets", rows(DATASET))
     server.on("GET /datasets/ds-3/versions", rows(VERSION))
-    assert tessera("data", "show", "corpus").stdout.splitlines()[1].split()[:3] == ["v7", "ready", "12"]
+    server.on("GET /datasets/ds-3", (200, DATASET))
+    shown = tessera("data", "show", "corpus").stdout.splitlines()[1].split()
+    assert shown[:3] == ["v7", "ready", "12"] and shown[-1] == "prod"
     server.on(
         "GET /datasets/ds-3/versions/7/diff",
         rows({"path": "a.txt", "change": "changed", "size": 3, "size_before": None}),
     )
     lines = tessera("data", "diff", "corpus@v6", "corpus@v7").stdout.splitlines()
     assert lines[1].split() == ["changed", "a.txt", "–", "3", "B"]
+
+
+def test_a_stage_is_of_a_version_until_it_is_removed(server, tessera):
+    server.on("GET /datasets", rows(DATASET))
+    server.on("PATCH /datasets/ds-3", (200, DATASET))
+    assert "corpus@prod is v7 now" in tessera("data", "stage", "corpus@v7", "prod").stdout
+    assert sent(server, "PATCH /datasets/ds-3") == {"stages": {"prod": 7}}
+    assert tessera("data", "stage", "corpus", "prod").exit_code == 2  # which version?
+    assert "corpus@prod is no more" in tessera("data", "stage", "corpus", "prod", "--remove").stdout
 
 
 def test_a_name_that_several_teams_have_asks_for_the_team(server, tessera):

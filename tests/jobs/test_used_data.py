@@ -3,7 +3,7 @@
 import pytest
 
 from common.errors import Conflict, InvalidInput
-from datasets.models import DatasetUse, DatasetVersion, VersionState
+from datasets.models import Dataset, DatasetUse, DatasetVersion, VersionState
 from datasets.services import change_dataset, find_store
 from jobs.copying.copies import build_rerun
 from jobs.used_data.naming import delete_unused_version, list_users
@@ -44,6 +44,20 @@ def test_the_newest_is_pinned_and_later_versions_change_nothing(world):
     make.dataset(world.ada)
     assert build_rerun(world.ada, job, exact=False).data == job.spec["data"]
     assert sorted(DatasetUse.objects.filter(job=job.pk).values_list("version__number", flat=True)) == [1, 2]
+
+
+def test_a_stage_gives_the_version_that_is_at_it_when_the_job_comes(world):
+    make.dataset(world.ada, versions=3)
+    dataset = Dataset.objects.get()
+    assert refusal(world.ada, {"in": "dataset:corpus@prod"}) == ("/data/in", "unknown_dataset_stage.none")
+    change_dataset(actor=world.ada, dataset=dataset, stages={"prod": 2})
+    job = submit(world.ada, {"in": "dataset:corpus@prod", "new": "dataset:corpus"})
+    change_dataset(actor=world.ada, dataset=dataset, stages={"prod": 1})
+    assert job.spec["data"] == {"in": "dataset:nlp/corpus@v2", "new": "dataset:nlp/corpus@v3"}
+    assert submit(world.ada, {"in": "dataset:nlp/corpus@prod"}).spec["data"] == {"in": "dataset:nlp/corpus@v1"}
+    assert refusal(world.ada, {"in": "dataset:corpus@test"}) == ("/data/in", "unknown_dataset_stage")
+    assert refusal(world.ada, {"in": "dataset:corpus@V2"}) == ("/data/in", "bad_dataset")
+    assert refusal(world.eve, {"in": "dataset:nlp/corpus@prod"}) == ("/data/in", "unknown_dataset")
 
 
 def test_a_role_names_its_own_beside_the_jobs(world):

@@ -412,6 +412,7 @@ PAGES = {
     ("datasets", "POST"): (SIGN_IN, 400, SIGN_IN),
     ("dataset", "GET"): (SIGN_IN, 404, SIGN_IN),
     ("dataset", "POST"): (SIGN_IN, 404, SIGN_IN),
+    ("dataset_stage", "POST"): (SIGN_IN, 404, SIGN_IN),
     ("dataset_version", "GET"): (SIGN_IN, 404, SIGN_IN),
     ("dataset_version_delete", "POST"): (SIGN_IN, 404, SIGN_IN),
     ("dataset_version_restore", "POST"): (SIGN_IN, 404, SIGN_IN),

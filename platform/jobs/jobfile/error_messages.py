@@ -29,8 +29,9 @@ FIELD_MESSAGES = {
         "Files cannot be placed at “%(got)s”. Use a path below the working directory, such as data/imagenet."
     ),
     "bad_dataset": _(
-        "“%(got)s” is not a name of a dataset or model. Write dataset:corpus, dataset:corpus@v7, or "
-        "dataset:team/corpus@v7 for one of another team; datasets are always read-only."
+        "“%(got)s” is not a name of a dataset or model. Write dataset:corpus, dataset:corpus@v7, "
+        "model:bert@prod for the version at a stage, or dataset:team/corpus@v7 for one of another team; datasets are "
+        "always read-only."
     ),
     "bad_directory": _("“%(got)s” is not a valid directory. Use a path such as runs, or ~/runs in your home."),
     "bad_image": _("“%(got)s” is not a valid image name. Write it like registry/name:tag."),

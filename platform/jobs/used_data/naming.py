@@ -1,6 +1,7 @@
 """The datasets that a job names in `data`: pinned to a version when it is submitted, kept from being deleted."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from django.db import transaction
 from django.db.models import Q
@@ -26,7 +27,7 @@ def list_names(data: Mapping[str, str]) -> dict[str, DatasetName]:
 
 
 def pin_data(user: User, team: Team, data: Mapping[str, str], pointer: str) -> dict[str, str]:
-    """Return `data` with each dataset as team, name and version: the newest where none is named.
+    """Return `data` with each dataset as team, name and version: that of the stage, or the newest, where none is named.
 
     pointer: where the file has it. Raises InvalidInput for what the user may not read as for what is not there.
     """
@@ -35,12 +36,9 @@ def pin_data(user: User, team: Team, data: Mapping[str, str], pointer: str) -> d
     versions = _load_versions([_of_team(name, team) for name in names.values()], user)
     for target, name in names.items():
         found = versions.get(_key(_of_team(name, team)), [])
-        chosen = next((one for one in found if name.number in (None, one.number)), None)
+        chosen = _choose_version(name, found)
         if chosen is None:
-            newest = max((one.number for one in found), default=None)
-            code = "unknown_dataset_version" if newest else "unknown_dataset"
-            said = {"name": str(name), "newest": f"v{newest}"}
-            errors.append(FieldError(pointer + pointer_of([target]), code, said))
+            errors.append(_describe_unknown(pointer + pointer_of([target]), name, found))
         else:
             pinned[target] = str(DatasetName(name.kind, chosen.dataset.team.name, name.name, chosen.number))
     if errors:
@@ -86,15 +84,35 @@ def list_users(version: DatasetVersion) -> list[Job]:
 def delete_unused_version(*, actor: User, version: DatasetVersion) -> None:
     """Delete a version that no open job names. Raises NotPermitted, Conflict (dataset_in_use)."""
     lock_rows(DatasetVersion.objects.filter(pk=version.pk))
-    version.refresh_from_db()
     if jobs := [job for job in list_users(version) if job.state not in JOB_FINAL]:
         told = [job.public_id for job in jobs[:MOST_TOLD]] + (["…"] if len(jobs) > MOST_TOLD else [])
         raise Conflict("dataset_in_use", version=version.number, jobs=", ".join(told))
     delete_version(actor=actor, version=version)
 
 
+def _choose_version(name: DatasetName, versions: Sequence[DatasetVersion]) -> DatasetVersion | None:
+    """Return the version that is meant, of those of a dataset, newest first."""
+    if name.stage:
+        return next((one for one in versions if name.stage in _list_stages(one)), None)
+    return next((one for one in versions if name.number in (None, one.number)), None)
+
+
+def _describe_unknown(pointer: str, name: DatasetName, versions: Sequence[DatasetVersion]) -> FieldError:
+    if not versions:
+        return FieldError(pointer, "unknown_dataset", {"name": str(name)})
+    if not name.stage:
+        return FieldError(pointer, "unknown_dataset_version", {"name": str(name), "newest": f"v{versions[0].number}"})
+    known = ", ".join(sorted(stage for one in versions for stage in _list_stages(one)))
+    code = "unknown_dataset_stage" if known else "unknown_dataset_stage.none"
+    return FieldError(pointer, code, {"name": str(name), "known": known, "newest": f"v{versions[0].number}"})
+
+
+def _list_stages(version: DatasetVersion) -> list[str]:
+    return [stage.name for stage in version.stages.all()]
+
+
 def _of_team(name: DatasetName, team: Team) -> DatasetName:
-    return DatasetName(name.kind, name.team or team.name, name.name, name.number)
+    return replace(name, team=name.team or team.name)
 
 
 def _key(name: DatasetName) -> tuple[str, str, str]:
@@ -113,7 +131,7 @@ def _load_versions(names: Iterable[DatasetName], user: User) -> dict[tuple[str, 
     readable = Dataset.objects.readable_by(user).filter(_any_dataset(names)).values("pk")
     rows = DatasetVersion.objects.filter(dataset__in=readable, state=VersionState.READY).order_by("-number")
     found: dict[tuple[str, str, str], list[DatasetVersion]] = {}
-    for row in rows.select_related("dataset__team"):
+    for row in rows.select_related("dataset__team").prefetch_related("stages"):
         found.setdefault(_identify(row)[:3], []).append(row)
     return found
 

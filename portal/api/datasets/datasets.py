@@ -9,6 +9,7 @@ from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from accounts.permissions import require
 from datasets.models import DatasetKind, DatasetVersion
 from datasets.services import (
     add_version,
@@ -77,7 +78,7 @@ class Datasets(ApiView):
     def get(self, request: Request) -> Response:
         """List the datasets and models that one may read."""
         query = read_query(request, DatasetsQuery)
-        rows = list_datasets(request.user, query.get("kind", "")).prefetch_related("shared_with")
+        rows = list_datasets(request.user, query.get("kind", "")).prefetch_related("shared_with", "stages__version")
         return page(rows.filter(name__icontains=query.get("q", "")), query, DatasetShape)
 
     @extend_schema(
@@ -107,8 +108,11 @@ class DatasetDetail(ApiView):
 
     @extend_schema(request={JSON: DatasetChange}, responses=DatasetShape)
     def patch(self, request: Request, dataset_id: str) -> Response:
-        """Change who may read it and what is said of it, as its owner or a lead. Accepted jobs keep what they name."""
+        """Change who may read it, what is said of it and its stages, as its owner or a lead. Accepted jobs keep the
+        versions that they were submitted with.
+        """
         dataset = find_dataset(request.user, dataset_id)
+        require(request.user, "dataset.change", dataset.team, dataset.user_id)
         changed = change_dataset(actor=request.user, dataset=dataset, **read_json(request, DatasetChange))
         return Response(DatasetShape(changed).data)
 

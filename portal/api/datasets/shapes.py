@@ -30,7 +30,8 @@ class StateField(serializers.ChoiceField):
 
 class DatasetShape(serializers.Serializer):
     """A named line of versions. kind: dataset or model. share: who reads it: its owner alone, its team, also the teams
-    in `shared_with`, or everybody. newest: the highest number that a version has had.
+    in `shared_with`, or everybody. newest: the highest number that a version has had. stages: the version of each, by
+    its name; a job file may name it in place of a version.
     """
 
     id = serializers.CharField(source="public_id")
@@ -42,12 +43,17 @@ class DatasetShape(serializers.Serializer):
     share = ShareField(Share.choices)
     shared_with = serializers.SerializerMethodField()
     newest = serializers.IntegerField()
+    stages = serializers.SerializerMethodField()
     created_at = serializers.DateTimeField()
     links = serializers.SerializerMethodField()
 
     @extend_schema_field(serializers.ListField(child=serializers.CharField()))
     def get_shared_with(self, row: Dataset) -> list[str]:
         return sorted(team.name for team in row.shared_with.all())
+
+    @extend_schema_field(serializers.DictField(child=serializers.IntegerField()))
+    def get_stages(self, row: Dataset) -> dict[str, int]:
+        return {stage.name: stage.version.number for stage in row.stages.all()}
 
     @extend_schema_field(Links)
     def get_links(self, row: Dataset) -> dict[str, str]:
@@ -132,8 +138,13 @@ class DatasetVersionAsk(serializers.Serializer):
 
 
 class DatasetChange(serializers.Serializer):
-    """teams: by name, those that may read it where share is teams."""
+    """teams: by name, those that may read it where share is teams. stages: the version that each is at from now on, by
+    its name, such as {"prod": 7}; null removes it, and those that are not named stay.
+    """
 
     share = ShareField(Share.choices, required=False)
     teams = serializers.ListField(child=serializers.CharField(max_length=64), max_length=100, required=False)
     description = serializers.CharField(max_length=MOST_TEXT, allow_blank=True, required=False)
+    stages = serializers.DictField(
+        child=serializers.IntegerField(min_value=1, max_value=10**9, allow_null=True), required=False
+    )

@@ -1,5 +1,6 @@
 """Forms of datasets: what is to be taken as a version, and who may read it."""
 
+from collections.abc import Iterable
 from typing import cast
 
 from django import forms
@@ -62,6 +63,24 @@ class ShareForm(forms.Form):
 
     def clean_teams(self) -> list[str]:
         return [name.strip() for name in self.cleaned_data["teams"].split(",") if name.strip()]
+
+
+class StageForm(forms.Form):
+    """version: none removes the stage."""
+
+    stage = forms.CharField(
+        label=_("Stage"), max_length=32, widget=forms.TextInput(attrs={**PLAIN, "placeholder": "prod"})
+    )
+    version = forms.TypedChoiceField(label=_("Version"), coerce=int, empty_value=None, required=False)
+
+    def __init__(self, *args: object, versions: Iterable[int], **named: object):
+        super().__init__(*args, **named)  # type: ignore[arg-type]
+        choices = [("", _("none: remove it")), *((number, f"v{number}") for number in versions)]
+        cast(forms.ChoiceField, self.fields["version"]).choices = choices
+
+    @property
+    def stages(self) -> dict[str, int | None]:
+        return {self.cleaned_data["stage"]: self.cleaned_data["version"]}
 
 
 def show_values(dataset: Dataset) -> dict[str, str]:

@@ -69,6 +69,10 @@ class VersionView:
         return [(path, REASONS[why]) for path, why in self.row.left_out]
 
     @property
+    def stages(self) -> list[str]:
+        return [stage.name for stage in self.row.stages.all()]
+
+    @property
     def is_ready(self) -> bool:
         return self.row.state == VersionState.READY
 
@@ -134,7 +138,7 @@ def view_datasets(rows: Iterable[Dataset]) -> list[DatasetView]:
 
 
 def view_versions(dataset: Dataset) -> list[VersionView]:
-    rows = list(dataset.versions.select_related("user", "dataset__team"))
+    rows = list(dataset.versions.select_related("user", "dataset__team").prefetch_related("stages"))
     uses = _count_uses(rows)
     return [VersionView(row, uses.get(row.pk, 0)) for row in rows]
 

@@ -1,9 +1,10 @@
 """Pages and actions for datasets and models; 404 for those that the user may not read."""
 
+from collections.abc import Iterable
 from typing import cast
 
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, QueryDict
 from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
@@ -26,7 +27,7 @@ from datasets.services import (
 from jobs.used_data.naming import delete_unused_version
 from portal.downloads import send_file
 from portal.forms import save
-from portal.pages.datasets.forms import ShareForm, VersionForm, show_values
+from portal.pages.datasets.forms import ShareForm, StageForm, VersionForm, show_values
 from portal.pages.datasets.view_model import (
     VersionView,
     find_jobs,
@@ -66,11 +67,11 @@ def show_dataset(request: HttpRequest, dataset_id: str) -> HttpResponse:
     user = cast(User, request.user)
     dataset = find_dataset(user, dataset_id)
     if request.method != "POST":
-        return _show(request, dataset, ShareForm(initial=show_values(dataset)))
+        return _show(request, dataset)
     require(user, "dataset.change", dataset.team, dataset.user_id)
     form = ShareForm(request.POST)
     if save(form, lambda: change_dataset(actor=user, dataset=dataset, **form.cleaned_data)) is None:
-        return _show(request, dataset, form, 400)
+        return _show(request, dataset, form, status=400)
     messages.success(request, _("Saved."))
     return redirect("dataset", dataset_id=dataset.public_id)
 
@@ -111,6 +112,20 @@ def download_file(request: HttpRequest, dataset_id: str, version: int) -> HttpRe
 
 @require_POST
 @signed_in
+def change_stage(request: HttpRequest, dataset_id: str) -> HttpResponse:
+    """Let a stage be of a version, or of none any more."""
+    user = cast(User, request.user)
+    dataset = find_dataset(user, dataset_id)
+    require(user, "dataset.change", dataset.team, dataset.user_id)
+    form = _stage_form(view_versions(dataset), request.POST)
+    if save(form, lambda: change_dataset(actor=user, dataset=dataset, stages=form.stages)) is None:
+        return _show(request, dataset, stage_form=form, status=400)
+    messages.success(request, _("Saved."))
+    return redirect("dataset", dataset_id=dataset.public_id)
+
+
+@require_POST
+@signed_in
 def delete(request: HttpRequest, dataset_id: str, version: int) -> HttpResponse:
     """Delete a version; a refusal is a message."""
     row = _find(request, dataset_id, version)
@@ -137,13 +152,24 @@ def _find(request: HttpRequest, dataset_id: str, number: int) -> DatasetVersion:
     return find_version(find_dataset(cast(User, request.user), dataset_id), number)
 
 
-def _show(request: HttpRequest, dataset: Dataset, form: ShareForm, status: int = 200) -> HttpResponse:
+def _stage_form(versions: Iterable[VersionView], data: QueryDict | None = None) -> StageForm:
+    return StageForm(data, versions=[view.row.number for view in versions if view.is_ready], auto_id="id_stage_%s")
+
+
+def _show(
+    request: HttpRequest,
+    dataset: Dataset,
+    form: ShareForm | None = None,
+    stage_form: StageForm | None = None,
+    status: int = 200,
+) -> HttpResponse:
     versions = view_versions(dataset)
     context = {
         "dataset": dataset,
         "versions": versions,
         "newest": next((view for view in versions if view.is_ready), None),
-        "form": form,
+        "form": form or ShareForm(initial=show_values(dataset)),
+        "stage_form": stage_form or _stage_form(versions),
         "may_change": may_change(cast(User, request.user), dataset),
     }
     return render(request, "datasets/detail.html", context, status=status)

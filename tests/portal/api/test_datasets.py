@@ -3,6 +3,7 @@
 import pytest
 from asgiref.sync import async_to_sync
 
+from events.models import Event
 from tests import make
 
 pytestmark = pytest.mark.django_db
@@ -57,6 +58,23 @@ def test_who_reads_it_changes_with_its_share(ada, eve, cast):
     assert eve.get(at).status_code == 200 and eve.get(f"{at}/versions/1/files").status_code == 200
     assert eve.patch(at, {"share": "everybody"}).status_code == 403
     assert ada.get("datasets?kind=model").json()["results"] == []
+
+
+def test_a_stage_is_set_moved_and_removed_and_keeps_its_version(ada, eve, cast):
+    version = make.dataset(cast.ada, versions=2)
+    at = f"datasets/{version.dataset.public_id}"
+    assert ada.patch(at, {"stages": {"prod": 1}}).json()["stages"] == {"prod": 1}
+    assert ada.patch(at, {"stages": {"prod": 2, "next": 1}}).json()["stages"] == {"prod": 2, "next": 1}
+    refused = ada.delete(f"{at}/versions/2")
+    assert refused.status_code == 409 and "at the stage prod" in refused.json()["detail"]
+    for stage, number in (("v3", 1), ("Prod", 1), ("prod", 9), ("prod", 0), ("prod", "x")):
+        assert ada.patch(at, {"stages": {stage: number}}).status_code == 400
+    assert ada.patch(at, {"stages": {f"s{n}": 1 for n in range(20)}}).status_code == 400
+    assert eve.patch(at, {"stages": {"prod": 1}}).status_code == 404
+    assert ada.patch(at, {"stages": {"prod": None, "none": None}}).json()["stages"] == {"next": 1}
+    assert ada.delete(f"{at}/versions/2").status_code == 204
+    last = Event.objects.filter(kind="dataset", verb="changed").last().params
+    assert (last["from"], last["to"]) == ({"stages": {"prod": 2, "next": 1}}, {"stages": {"next": 1}})
 
 
 def test_a_version_is_deleted_and_restored_unless_a_job_uses_it(ada, cast):

@@ -4,6 +4,7 @@ import pytest
 from asgiref.sync import async_to_sync
 
 from datasets.models import Dataset, DatasetVersion
+from datasets.stages import list_stages
 from tests import make
 from tests.browser import browser
 
@@ -74,6 +75,19 @@ def test_owners_share_delete_and_restore(cast):
     assert DatasetVersion.objects.get().state == "deleted" and "Restore" in text(client.get(at))
     client.post(f"{at}v1/restore")
     assert DatasetVersion.objects.get().state == "ready"
+
+
+def test_a_stage_is_set_by_the_form_and_none_removes_it(cast):
+    version = make.dataset(cast.ada, versions=2)
+    client, at = browser(cast.ada), f"/data/{version.dataset.public_id}/"
+    client.post(f"{at}stage", {"stage": "prod", "version": "1"})
+    assert list_stages(version.dataset) == {"prod": 1} and "prod</span>" in text(client.get(at))
+    wrong = client.post(f"{at}stage", {"stage": "v1", "version": "2"})
+    assert wrong.status_code == 400 and "is not a name of a stage" in text(wrong)
+    client.post(f"{at}stage", {"stage": "prod", "version": ""})
+    assert list_stages(version.dataset) == {}
+    dora = browser(make.user("dora", cast.nlp))
+    assert dora.post(f"{at}stage", {"stage": "prod", "version": "1"}).status_code == 403
 
 
 def test_a_refused_deletion_names_the_jobs(cast):
