@@ -26,6 +26,8 @@ from cluster.models import Agent, Gpu, HighPriority, Maintenance, Node, Pool
 from common.resources import parse_gpu
 from events.models import Notice
 from events.record_and_publish import SYSTEM
+from files.models import Volume
+from files.volumes import save_volume
 from images.catalogue import save_image
 from images.models import Image
 from jobs.models import Job, Task
@@ -326,6 +328,7 @@ def write_rest(admin: User, member: User, team: Team, dice: random.Random) -> No
     for number in range(30):
         make.template(member, team, name=f"train-{number}")
     for number in range(30):
+        save_volume(actor=admin, volume=Volume(name=f"volume{number}", source=f"/data/volume{number}"))
         save_image(actor=admin, image=Image(alias=f"image{number}", reference=f"lab/image:{number}", team=None))
     make.login(admin)
     make.window(*Pool.objects.order_by("name")[:2], weekdays="", holidays="2100-01-01")

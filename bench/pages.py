@@ -33,6 +33,7 @@ from accounts.models import User  # noqa: E402
 from bench._world import Size, build_world  # noqa: E402
 from cluster.models import Gpu, Maintenance, Node, Window  # noqa: E402
 from datasets.models import Dataset  # noqa: E402
+from files.models import Volume  # noqa: E402
 from images.models import Image, Login  # noqa: E402
 from job_templates.models import JobTemplate  # noqa: E402
 from jobs.arrays.models import JobArray  # noqa: E402
@@ -193,6 +194,7 @@ def list_parts(person: User) -> dict[str, object]:
         "announcement_id": 1,
         "rule_id": 1,
         "image_id": Image.objects.values_list("pk", flat=True)[0],
+        "volume_id": Volume.objects.values_list("pk", flat=True)[0],
         "login_id": Login.objects.get().pk,
         "maintenance_id": Maintenance.objects.get().pk,
         "window_id": Window.objects.get().pk,

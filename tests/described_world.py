@@ -66,6 +66,7 @@ SUFFICES = {
     "POST /api/v1/agents/{name}:logs": {"logs": []},
     "POST /api/v1/agents/{name}:slices": {"slices": []},
     "POST /api/v1/gpus/{uuid}:cordon": {"why": "its fans are replaced"},
+    "POST /api/v1/volumes": {"name": "other", "source": "/data/other"},
     "POST /api/v1/images": {"alias": "other", "reference": "nlp/other:1"},
     "POST /api/v1/registries": {"registry": "other.corp", "user": "robot", "password": "s3cret"},
     "POST /api/v1/alert-rules": {
@@ -191,6 +192,7 @@ class World:
             "maintenance_id": [tomorrow.pk],
             "window_id": [at_weekends.pk],
             "image_id": [image.pk],
+            "volume_id": [make.volume(self.root).pk],
             "login_id": [login.pk],
             "uuid": [cast.gpus[0].uuid],
             "rule_id": [rule.pk],

@@ -30,6 +30,8 @@ from datasets.making import claim_versions, make_version
 from datasets.models import DatasetVersion
 from datasets.services import add_version
 from events.record_and_publish import RUNTIME, SYSTEM
+from files.models import Volume
+from files.volumes import save_volume
 from images.catalogue import save_image
 from images.logins import save_login
 from images.models import Image, Login
@@ -195,6 +197,13 @@ def silence(person: User, rule: AlertRule) -> Silence:
 def image(person: User, team: Team | None = None, alias: str = "torch", reference: str = "nlp/train:3") -> Image:
     """A line of the catalogue."""
     return save_image(actor=person, image=Image(alias=alias, reference=reference, team=team))
+
+
+def volume(
+    person: User, team: Team | None = None, name: str = "imagenet", source: str = "/data/imagenet", **fields
+) -> Volume:
+    """Storage of the site that jobs may name."""
+    return save_volume(actor=person, volume=Volume(name=name, source=source, team=team, **fields))
 
 
 def login(person: User, team: Team | None = None, password: str = "s3cret") -> Login:

@@ -7,6 +7,7 @@ from django.contrib.auth.base_user import AbstractBaseUser, BaseUserManager
 from django.contrib.postgres.fields import ArrayField
 from django.core.validators import MinValueValidator, RegexValidator
 from django.db import models
+from django.db.models import F, Q
 from django.db.models.functions import Lower, Now
 from django.utils.translation import gettext_lazy as _
 
@@ -144,6 +145,20 @@ class Membership(models.Model):
 
     def __str__(self) -> str:
         return f"{self.user} in {self.team}: {self.role}"
+
+
+class OfTeamQuerySet(models.QuerySet):
+    """Of what a team has for itself, or everybody has where `team` is none."""
+
+    def visible_to(self, user: User) -> models.QuerySet:
+        """Filter to what is for all or of the user's teams; all for admins and auditors."""
+        if not user.is_authenticated or not user.is_active:
+            return self.none()
+        return self if user.sees_all else self.filter(Q(team__isnull=True) | Q(team__memberships__user=user))
+
+    def of_team(self, team_id: int | None) -> models.QuerySet:
+        """Filter to what a team may use, its own first."""
+        return self.filter(Q(team__isnull=True) | Q(team=team_id)).order_by(F("team").asc(nulls_last=True), "pk")
 
 
 class CredentialQuerySet(models.QuerySet):

@@ -54,6 +54,7 @@ PERMISSIONS: dict[str, frozenset[str]] = {
     "secret.use": frozenset({MEMBER, LEAD}),
     "secret.change": frozenset({LEAD}),
     "webhook.change": frozenset({LEAD, ADMIN}),
+    "volume.change": frozenset({ADMIN}),
     "image.change": frozenset({LEAD, ADMIN}),
     "registry.change": frozenset({LEAD, ADMIN}),
     "node.change": frozenset({ADMIN}),

@@ -2,13 +2,20 @@
 
 from datetime import timedelta
 
+from django.core.validators import RegexValidator
 from django.db import models
+from django.db.models import Q
 from django.db.models.functions import Now
+from django.utils.translation import gettext_lazy as _
 
-from accounts.models import Team, User
+from accounts.models import OfTeamQuerySet, Team, User
+from files.volume_names import VOLUME_NAME
 
 KEPT = timedelta(hours=24)
 """How long an unfinished upload waits for its next piece."""
+
+
+NAMED = RegexValidator(rf"^{VOLUME_NAME}\Z", _("Use lower-case letters, digits and hyphens, up to 40 characters."))
 
 
 class PlaceUsage(models.Model):
@@ -58,3 +65,46 @@ class Upload(models.Model):
     def area_name(self) -> str:
         """The name of its file area."""
         return f"team:{self.team.name}" if self.team else "home"
+
+
+class Volume(models.Model):
+    """Storage that the site has already, which an administrator gives jobs a name for: `volume:imagenet`.
+
+    source: a folder that is the same on every machine; on a cluster, a PersistentVolumeClaim of each team's namespace.
+    """
+
+    KIND = "volume"
+    FIELDS = ("name", "source", "read_only", "description")
+
+    name = models.CharField(_("name"), max_length=40, validators=[NAMED], help_text=_("Such as imagenet."))
+    source = models.CharField(_("source"), max_length=1000)
+    read_only = models.BooleanField(
+        _("read-only"), default=True, help_text=_("Jobs cannot write to it, whatever its files allow.")
+    )
+    description = models.CharField(_("description"), max_length=200, blank=True)
+    team = models.ForeignKey(
+        Team,
+        null=True,
+        blank=True,
+        on_delete=models.CASCADE,
+        related_name="+",
+        verbose_name=_("team"),
+        help_text=_("Only for this team. Empty: for everyone."),
+    )
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
+
+    objects = OfTeamQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["name", "pk"]
+        constraints = [
+            models.UniqueConstraint(fields=["name"], condition=Q(team__isnull=True), name="one_volume_for_all"),
+            models.UniqueConstraint(fields=["name", "team"], name="one_volume_of_a_team"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def public_id(self) -> str:
+        return self.name

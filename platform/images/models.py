@@ -3,11 +3,11 @@
 from django.core.exceptions import ValidationError
 from django.core.validators import RegexValidator
 from django.db import models
-from django.db.models import F, Q
+from django.db.models import Q
 from django.db.models.functions import Now
 from django.utils.translation import gettext_lazy as _
 
-from accounts.models import Team, User
+from accounts.models import OfTeamQuerySet, Team
 from cluster.models import Node
 from runtimes.images.names import is_bad_image, is_bad_registry, read_image
 
@@ -28,18 +28,6 @@ def check_reference(text: str) -> None:
 def check_registry(text: str) -> None:
     if is_bad_registry(text):
         raise ValidationError(PROBLEMS["registry"] % {"got": text[:60]})
-
-
-class OfTeamQuerySet(models.QuerySet):
-    def visible_to(self, user: User) -> models.QuerySet:
-        """Filter to what is for all or of the user's teams; all for admins and auditors."""
-        if not user.is_authenticated or not user.is_active:
-            return self.none()
-        return self if user.sees_all else self.filter(Q(team__isnull=True) | Q(team__memberships__user=user))
-
-    def of_team(self, team_id: int | None) -> models.QuerySet:
-        """Filter to what a team may use, its own first."""
-        return self.filter(Q(team__isnull=True) | Q(team=team_id)).order_by(F("team").asc(nulls_last=True), "pk")
 
 
 class Image(models.Model):

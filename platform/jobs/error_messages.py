@@ -152,6 +152,8 @@ FIELD_MESSAGES = {
         "The team %(team)s has no secret %(name)s. One of its leads makes it under Secrets, or with: "
         "tessera secrets set %(name)s --team %(team)s."
     ),
+    "unknown_volume": _("Your team has no volume “%(name)s”. It has: %(known)s."),
+    "unknown_volume.none": _("There is no volume “%(name)s”. Administrators name them in the console."),
     "user_limit": _(
         "You may hold at most %(limit)s %(resource)s, but this asks for %(asked)s. Ask for less, or for a higher limit."
     ),
@@ -236,4 +238,5 @@ ERROR_MESSAGES = {
         "starts, or ask an admin for a higher limit."
     ),
     "user_limit.jobs_waiting.none": _("Your limit of waiting jobs is 0. Ask an admin for a higher limit."),
+    "volume_in_use": _("Jobs that have yet to end use %(name)s: %(jobs)s. Wait until they end, or cancel them first."),
 }

@@ -40,6 +40,7 @@ from jobs.outputs.outputs import check_outputs
 from jobs.pricing.budget import Asked, shorter
 from jobs.pricing.price import admit_priority, check_price, list_pools_to_wait_in
 from jobs.used_data.naming import pin_data, record_uses
+from jobs.used_data.volumes import check_volumes
 from jobs.used_secrets.naming import resolve_secrets
 from quotas.models import Quota
 from quotas.services import admit_waiting_job, find_full_limit
@@ -182,6 +183,7 @@ class PoolChooser:
         if spec.secrets and job is None:
             spec = replace(spec, secrets=resolve_secrets(self._user, team, spec.secrets))
         if job is None:
+            spec = change_data(spec, partial(check_volumes, team))
             spec = change_data(spec, partial(pin_data, self._user, team))
             check_outputs(self._user, team, spec.outputs)
         if spec.notify and job is None:

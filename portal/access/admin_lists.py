@@ -27,6 +27,7 @@ AUDITED = (
     "agent",
     "enrolment",
     "image",
+    "volume",
     "login",
     "announcement",
     "idle_rule",

@@ -35,6 +35,7 @@ PARTS = {
     "silence_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
     "maintenance_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
     "window_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
+    "volume_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
     "image_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
     "login_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
     "exemption_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},

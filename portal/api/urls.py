@@ -7,7 +7,7 @@ from portal.api import about, search
 from portal.api.cluster import agents, health, history, maintenance, nodes, pools, quota_writes, quotas, replay
 from portal.api.datasets import datasets
 from portal.api.events import audit, events, notices, webhooks
-from portal.api.files import files, uploads
+from portal.api.files import files, uploads, volumes
 from portal.api.jobs import (
     arrays,
     code_uploads,
@@ -245,6 +245,8 @@ urlpatterns = [
     path("windows/<number:window_id>", pools.WindowDetail.as_view(), name="api-window"),
     path("images", images.ImageList.as_view(), name="api-images"),
     path("images/<number:image_id>", images.ImageDetail.as_view(), name="api-image"),
+    path("volumes", volumes.VolumeList.as_view(), name="api-volumes"),
+    path("volumes/<number:volume_id>", volumes.VolumeDetail.as_view(), name="api-volume"),
     path("registries", images.RegistryList.as_view(), name="api-registries"),
     path("registries/<number:login_id>", images.RegistryDetail.as_view(), name="api-registry"),
     path("nodes", nodes.NodeList.as_view(), name="api-nodes"),

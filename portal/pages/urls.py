@@ -17,7 +17,6 @@ from portal.pages.cluster import views as cluster
 from portal.pages.console import (
     announcements,
     audit,
-    images,
     machines,
     maintenance,
     overview,
@@ -27,6 +26,7 @@ from portal.pages.console import (
     teams,
     windows,
 )
+from portal.pages.console.catalogue import images, volumes
 from portal.pages.datasets import views as datasets
 from portal.pages.files import views as files
 from portal.pages.home import views as home
@@ -203,6 +203,9 @@ urlpatterns = [
     path("console/images/", images.show_images, name="console_images"),
     path("console/images/<int:image_id>/", images.show_image, name="console_image"),
     path("console/images/<int:image_id>/delete", images.remove_image, name="console_image_delete"),
+    path("console/volumes/", volumes.show_volumes, name="console_volumes"),
+    path("console/volumes/<int:volume_id>/", volumes.show_volume, name="console_volume"),
+    path("console/volumes/<int:volume_id>/delete", volumes.remove_volume, name="console_volume_delete"),
     path("console/registries/", images.add_login, name="console_login_add"),
     path("console/registries/<int:login_id>/", images.show_login, name="console_login"),
     path("console/registries/<int:login_id>/delete", images.remove_login, name="console_login_delete"),

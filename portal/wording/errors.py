@@ -34,6 +34,7 @@ FIELD_MESSAGES = {
     **secret_store.error_messages.FIELD_MESSAGES,
     **cluster.error_messages.FIELD_MESSAGES,
     **quotas.error_messages.FIELD_MESSAGES,
+    **files.error_messages.FIELD_MESSAGES,
     **images.error_messages.FIELD_MESSAGES,
     **datasets.error_messages.FIELD_MESSAGES,
     **jobs.jobfile.error_messages.FIELD_MESSAGES,

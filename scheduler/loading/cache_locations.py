@@ -84,7 +84,8 @@ def list_content_keys(said: SourcesRow | JobSpec, uid: int, gid: int) -> tuple[s
     """Return `cluster.Cached` keys of what a job fetches."""
     numbers = {"home": uid, "team": gid}
     sources = (split_source(text)[:2] for text in (said.data or {}).values() if not is_dataset_name(text))
-    keys = {make_data_key(AreaId(kind, numbers[kind]), path) for kind, path in sources}  # type: ignore[arg-type]
+    own = [(kind, path) for kind, path in sources if kind in numbers]  # volumes are the same on every machine
+    keys = {make_data_key(AreaId(kind, numbers[kind]), path) for kind, path in own}  # type: ignore[arg-type]
     return tuple(sorted(keys | ({make_image_key(said.image)} if said.image else set())))
 
 

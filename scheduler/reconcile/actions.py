@@ -24,6 +24,7 @@ from runtimes.contract.errors import NodeRefused, Rejected, Unavailable
 from runtimes.contract.runtime import Runtime
 from runtimes.contract.task import TaskSpec
 from runtimes.log_masking import LogMask
+from runtimes.storage.areas import NO_VOLUME
 from scheduler.lease import check_epoch
 from scheduler.reconcile.compare import Forget, Resize, Start, Stop, TaskObserved, load_broken
 from scheduler.reconcile.observations import record_observation, record_observations
@@ -112,8 +113,12 @@ def run_action(order: FencedAction, runtime: Runtime) -> None:
 
 
 def find_missing_data(spec: TaskSpec) -> str:
-    """Return what to say of a version that is not on disk, as after a backup that leaves files out; "" if all are."""
+    """Return what to say of a version that is not on disk, as after a backup that leaves files out, or of a volume that
+    was removed; "" if all are there.
+    """
     for mount in spec.mounts:
+        if mount.place == NO_VOLUME:
+            return f"The volume at {mount.target} was removed."
         if mount.place is None or mount.place.kind != "dataset":
             continue
         if not find_store().version(str(mount.place.number), int(mount.source)).is_dir():

@@ -11,6 +11,8 @@ from django.conf import settings
 
 from cluster.models import Gpu
 from datasets.naming import read_dataset_name
+from files.models import Volume
+from files.volumes import load_volumes
 from jobs.arrays.models import show_array_id
 from jobs.code.archive import code_file
 from jobs.job_tokens.tokens import URL
@@ -23,6 +25,7 @@ from jobs.outputs.outputs import build_output_mounts
 from jobs.task_access import UPSTREAM_TOKEN, derive_task_secret
 from jobs.tensorboard import TOOLS
 from jobs.used_data.naming import load_dataset_keys
+from jobs.used_data.volumes import name_volume
 from notebooks.environment import READY, environment_path
 from quotas.models import Holding
 from runtimes.contract.task import Checkpoint, GpuShare, Mount, Peer, TaskSpec
@@ -36,7 +39,7 @@ GRACE_S = 10
 @dataclass(frozen=True)
 class SpecContext:
     """Rows for specs. specs, gangs: the file and the tasks by job; numa: by task; datasets: where they lie, by how
-    specs name them.
+    specs name them; volumes: by team and name, where some job names one.
     """
 
     specs: dict[int, JobSpec]
@@ -44,6 +47,7 @@ class SpecContext:
     cards: dict[tuple[int | None, str], Gpu]
     numa: dict[UUID, tuple[int, ...]]
     datasets: dict[str, str]
+    volumes: dict[int, dict[str, Volume]]
 
 
 def build_task_spec(task: Task) -> TaskSpec:
@@ -61,8 +65,10 @@ def build_task_specs(tasks: Sequence[Task]) -> dict[str, TaskSpec]:
     of: dict[tuple[int | None, str], Gpu] = {(gpu.node_id, gpu.uuid): gpu for gpu in cards}
     jobs = {task.job_id: task.job for task in tasks}
     specs = {pk: from_json(job.spec) for pk, job in jobs.items()}
-    datasets = load_dataset_keys({text for spec in specs.values() for text in list_data(spec).values()})
-    beside = SpecContext(specs, load_attempts(jobs.values()), of, load_numa(tasks), datasets)
+    said = {pk: set(list_data(spec).values()) for pk, spec in specs.items()}
+    datasets = load_dataset_keys(set().union(*said.values()))
+    teams = {jobs[pk].team_id for pk, sources in said.items() if any(map(name_volume, sources))}
+    beside = SpecContext(specs, load_attempts(jobs.values()), of, load_numa(tasks), datasets, load_volumes(teams))
     return {task.uuid.hex: _build(task, beside) for task in tasks}
 
 
@@ -103,7 +109,7 @@ def _build(task: Task, context: SpecContext) -> TaskSpec:
             **_array_env(job),
         },
         port_map=build_port_map(task),
-        mounts=build_mounts(task, spec, role, context.datasets),
+        mounts=build_mounts(task, spec, role, context.datasets, context.volumes),
         checkpoint=build_checkpoint(job, spec),
         cpu_pinning=task.node.facts.get("cpu_pinning", ""),
         mps=_allows_mps(task, context.cards),
@@ -183,8 +189,12 @@ def build_checkpoint(job: Job, spec: JobSpec) -> Checkpoint | None:
     return Checkpoint(rule.dir, rule.signal, min(grace_s, job.pool.max_grace_s))
 
 
-def build_mounts(task: Task, spec: JobSpec, role: RoleSpec, datasets: Mapping[str, str]) -> tuple[Mount, ...]:
-    """Return mounts for `data`, `outputs` and tools (JupyterLab, TensorBoard). datasets: keys by name."""
+def build_mounts(
+    task: Task, spec: JobSpec, role: RoleSpec, datasets: Mapping[str, str], volumes: Mapping[int, Mapping[str, Volume]]
+) -> tuple[Mount, ...]:
+    """Return mounts for `data`, `outputs` and tools (JupyterLab, TensorBoard). datasets: keys by name. volumes: by
+    team and name.
+    """
     job = task.job
     places = {"home": AreaId("home", job.user.uid), "team": AreaId("team", job.team.gid)}
     mounts = build_output_mounts(job, spec.outputs, task.attempt)
@@ -194,11 +204,24 @@ def build_mounts(task: Task, spec: JobSpec, role: RoleSpec, datasets: Mapping[st
             mounts.append(Mount(*version, target, read_only=True))
             continue
         kind, source, read_only = split_source(text)
-        mounts.append(Mount(places[kind], source, target, read_only))
+        if kind == "volume":
+            mounts.append(_mount_volume(job.team_id, source, target, read_only, volumes))
+        else:
+            mounts.append(Mount(places[kind], source, target, read_only))
     if _wants_tools(job, spec):
         tools = str(environment_path(settings.TESSERA_DATA))
         mounts.append(Mount(None, tools, tools, read_only=True))
     return tuple(mounts)
+
+
+def _mount_volume(
+    team_id: int, path: str, target: str, read_only: bool, volumes: Mapping[int, Mapping[str, Volume]]
+) -> Mount:
+    """path: below the volume, after its name. A volume that is gone meanwhile is one of no place."""
+    name, _, below = path.partition("/")
+    volume = volumes.get(team_id, {}).get(name)
+    where = AreaId("volume", volume.source if volume else "")
+    return Mount(where, below, target, read_only or volume is None or volume.read_only)
 
 
 def _tools_env(job: Job, spec: JobSpec) -> dict[str, str]:

@@ -80,6 +80,8 @@ def pages_of(cast) -> list[str]:
         f"/j/{job}/sharing",
         f"/n/{cast.running.public_id}/addresses",
         "/console/images/",
+        "/console/volumes/",
+        f"/console/volumes/{cast.volume.pk}/",
         "/console/limits/",
         "/console/limits/ada/",
         "/console/maintenance/",

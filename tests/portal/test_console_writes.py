@@ -105,6 +105,11 @@ WRITES = {
     "console_refuse": Write("revoke_agent", of=named("g1")),
     "console_machine_invite": Write("invite_agent", lambda world: {"node": "g2"}),
     "console_machine_service": Write("drain_node", lambda world: {"node": ["n1"], "to": "drain", "why": "fans"}),
+    "console_volume_delete": Write("delete_volume", of=lambda world: {"volume_id": world.volume.pk}),
+    "console_volumes": Write("create_volume", lambda world: {"name": "wide", "source": "/data/wide"}),
+    "console_volume": Write(
+        "change_volume", lambda world: {"source": "/data/other"}, lambda world: {"volume_id": world.volume.pk}
+    ),
     "console_image_delete": Write("delete_image", of=lambda world: {"image_id": world.image.pk}),
     "console_images": Write("create_image", lambda world: {"alias": "jax", "reference": "nlp/jax:1"}),
     "console_image": Write(
@@ -183,6 +188,7 @@ def world(settings):
         closed=make.maintenance(cast.node, begins_in_s=3600),
         seen=check_agents([agent])[0].seen,
         image=make.image(root),
+        volume=make.volume(root),
         login=make.login(root),
         field=f"guarantee:{cast.nlp.pk}:{cast.dev.pk}",
         saved=Event.objects.filter(kind="quota").order_by("id").last(),

@@ -189,6 +189,11 @@ API = {
     ("api-window", "GET"): (401, 404, 403),
     ("api-window", "PATCH"): (401, 403, 403),
     ("api-window", "DELETE"): (401, 403, 403),
+    ("api-volumes", "GET"): (401, 200, 403),
+    ("api-volumes", "POST"): (401, 403, 403),
+    ("api-volume", "GET"): (401, 404, 403),
+    ("api-volume", "PATCH"): (401, 404, 403),
+    ("api-volume", "DELETE"): (401, 404, 403),
     ("api-images", "GET"): (401, 200, 403),
     ("api-images", "POST"): (401, 400, 403),
     ("api-image", "GET"): (401, 404, 403),
@@ -449,6 +454,11 @@ PAGES = {
     ("console_machine_invite", "POST"): (SIGN_IN, 403, SIGN_IN),
     ("console_approve", "POST"): (SIGN_IN, 403, SIGN_IN),
     ("console_refuse", "POST"): (SIGN_IN, 403, SIGN_IN),
+    ("console_volumes", "GET"): (SIGN_IN, 403, SIGN_IN),
+    ("console_volumes", "POST"): (SIGN_IN, 403, SIGN_IN),
+    ("console_volume", "GET"): (SIGN_IN, 403, SIGN_IN),
+    ("console_volume", "POST"): (SIGN_IN, 403, SIGN_IN),
+    ("console_volume_delete", "POST"): (SIGN_IN, 403, SIGN_IN),
     ("console_images", "GET"): (SIGN_IN, 403, SIGN_IN),
     ("console_images", "POST"): (SIGN_IN, 403, SIGN_IN),
     ("console_image", "GET"): (SIGN_IN, 403, SIGN_IN),
@@ -578,6 +588,7 @@ def build_world():
     job = make.job(cast.ada, name="secret-plan", gpu="1/4", pool="dev")
     cast.image = make.image(cast.bob, cast.nlp, alias="secret-plan")
     cast.login = make.login(cast.bob, cast.nlp)
+    cast.volume = make.volume(make.admin("nora"), cast.nlp, name="secret-plan")
     cast.webhook = make.webhook(cast.ada, name="secret-plan")
     cast.own_secret = set_secret(actor=cast.ada, name="SECRET_PLAN", value="secret-plan")
     cast.array = make.array(cast.ada, name="secret-plan")
@@ -660,6 +671,7 @@ def address(name, world):
         "idle_rule_id": world.idle_rule.pk,
         "exemption_id": world.exemption.pk,
         "image_id": world.image.pk,
+        "volume_id": world.volume.pk,
         "login_id": world.login.pk,
         "delivery_id": world.webhook.deliveries.first().pk,
         "secret": "no-such-secret",

@@ -123,6 +123,7 @@ def make_busy_world() -> make.Cast:
     cast.dataset = make.dataset(cast.ada)
     cast.template = make.template(cast.ada, cast.nlp)
     make.image(cast.bob, cast.nlp)
+    cast.volume = make.volume(make.admin("nora"), description="Pictures of a thousand kinds of things.")
     make.maintenance(cast.node, begins_in_s=86_400)
     return cast
 

@@ -21,7 +21,7 @@ from cli.output.safe_text import plain
 from cli.parse_duration import read_duration
 from cli.session import Command, Output, Session, new_commands, split_setting
 
-PLACES = ("home:", "team:", "dataset:", "model:")
+PLACES = ("home:", "team:", "volume:", "dataset:", "model:")
 
 commands = new_commands()
 

@@ -262,7 +262,7 @@ JOB = Keys(
         Field(
             "data",
             DATA,
-            "Folders of your home or team, or versions of datasets, by the path below the working directory.",
+            "Folders of your home, team or a volume, or versions of datasets, by the path below the working directory.",
             "none",
             examples=({"in": "team:corpus:ro"}, {"in": "dataset:corpus@v7"}),
         ),

@@ -22,8 +22,8 @@ FIELD_MESSAGES = {
     ),
     "bad_code": _("“%(got)s” is not valid code. Use a dot for this directory, or the digest of an uploaded archive."),
     "bad_data": _(
-        "“%(got)s” is not a valid source of files. Write home:path or team:path, with :ro at the end for "
-        "read-only, such as team:datasets/imagenet:ro; or the name of a dataset, such as dataset:corpus@v7."
+        "“%(got)s” is not a valid source of files. Write home:path, team:path or volume:name/path, with :ro at the end "
+        "for read-only, such as team:datasets/imagenet:ro; or the name of a dataset, such as dataset:corpus@v7."
     ),
     "bad_data_target": _(
         "Files cannot be placed at “%(got)s”. Use a path below the working directory, such as data/imagenet."
@@ -50,6 +50,9 @@ FIELD_MESSAGES = {
         "and begin with a letter."
     ),
     "bad_span": _("“%(got)s” is not a valid range. Write the smaller number first, such as 4..8, or one number."),
+    "bad_volume": _(
+        "“%(got)s” is not a folder of a volume. Write volume:name or volume:name/path, such as volume:imagenet/train."
+    ),
     "beside_roles": _(
         "“%(key)s” is set by each role, so it cannot be set for the whole job. Move it into the roles that need it."
     ),

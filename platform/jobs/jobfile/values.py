@@ -32,6 +32,7 @@ from common.text import (
 )
 from datasets.naming import OUTPUT, is_dataset_name, read_dataset_name
 from datasets.naming import TEXT as DATASET
+from files.volume_names import VOLUME_NAME
 from jobs.jobfile.shapes import (
     Choice,
     Map,
@@ -60,11 +61,12 @@ _SPAN = re.compile(r"([0-9]{1,9})\s*\.\.\s*([0-9]{1,9})")
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@+-]*")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2})?(Z|[+-][0-9]{2}:[0-9]{2})")
-_SOURCE = re.compile(r"(home|team):(.*?)(:ro)?", re.DOTALL)
+_SOURCE = re.compile(r"(home|team|volume):(.*?)(:ro)?", re.DOTALL)
 
 # For JSON Schema: characters that no name has, the most common of those that `bad_character` refuses.
 _UNSEEN = r"\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ue000-\uf8ff\ufeff"
 _BELOW = r"(?![/~])(?!(.*/)?\.\.(/|$))"
+_FOLDER = rf"((home|team):|volume:(?={VOLUME_NAME}(/|:ro$|$)))"
 _RESERVED = f"(?!{'|'.join(RESERVED_ENV_PREFIXES)})(?!({'|'.join(RESERVED_ENV)})$)"
 _GPU_MODELS = "[A-Za-z][A-Za-z0-9._ -]*( *, *[A-Za-z][A-Za-z0-9._ -]*)*"
 _GPU_AMOUNT = r"[0-9][0-9 ]*(/ *[0-9][0-9 ]*|(\.[0-9 ]+)?[gG] *[bB])?"
@@ -155,7 +157,7 @@ def read_data_target(target: str, pointer: str) -> str:
 
 
 def read_data_source(value: object, pointer: str) -> str:
-    """Read "home:path" or "team:path", then ":ro" if read-only, normalised; or the name of a dataset."""
+    """Read "home:path", "team:path" or "volume:name/path", then ":ro" if read-only, normalised; or a dataset's name."""
     text = read_text(value, pointer)
     if is_dataset_name(text):
         if read_dataset_name(text) is None:
@@ -167,6 +169,8 @@ def read_data_source(value: object, pointer: str) -> str:
     parts = [part for part in found[2].split("/") if part not in ("", ".")]
     if ".." in parts or found[2].startswith(("/", "~")) or ":" in found[2]:
         fail(pointer, "bad_data", got=shorten_text(text))
+    if found[1] == "volume" and not (parts and re.fullmatch(VOLUME_NAME, parts[0])):
+        fail(pointer, "bad_volume", got=shorten_text(text))
     path = "/".join(parts)
     _check_length(path, pointer)
     return f"{found[1]}:{path}{found[3] or ''}"
@@ -181,7 +185,10 @@ def read_output(value: object, pointer: str) -> str:
 
 
 def split_source(text: str) -> tuple[str, str, bool]:
-    """Split a value of `data` that is no dataset into (home or team, path, read only)."""
+    """Split a value of `data` that is no dataset into (home, team or volume, path, read only).
+
+    The path of a volume begins with its name.
+    """
     found = _SOURCE.fullmatch(text)
     assert found  # checked by read_data_source
     return found[1], found[2], found[3] is not None
@@ -447,7 +454,7 @@ LABELS = Map(
 )
 DATA = Map(
     name=_text(read_data_target, rf"{_BELOW}(?!\.?(/\.?)*$)[^{_UNSEEN}]*"),
-    value=_text(read_data_source, rf"((home|team):{_BELOW}(?!(.*/)?\.\.:ro$)[^:{_UNSEEN}]*(:ro)?|{DATASET})"),
+    value=_text(read_data_source, rf"({_FOLDER}{_BELOW}(?!(.*/)?\.\.:ro$)[^:{_UNSEEN}]*(:ro)?|{DATASET})"),
     most=32,
 )
 OUTPUTS = Map(name=DATA.name, value=_text(read_output, OUTPUT), most=8)

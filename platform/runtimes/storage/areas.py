@@ -1,7 +1,7 @@
 """Storage areas: a home for each person and a shared folder for each team, kept between jobs; versions of datasets.
 
 Paths are home/<uid> (0700), team/<gid> (2770) and dataset/<random> (0711: entered by whoever knows its name). A default
-ACL, if supported, keeps new files writable for the team.
+ACL, if supported, keeps new files writable for the team. Volumes are the site's own, and lie where it has them.
 """
 
 import os
@@ -22,13 +22,21 @@ TEAM_ACL = struct.pack("<I", 2) + b"".join(
 
 @dataclass(frozen=True)
 class AreaId:
-    """A storage area: home (number is a uid), team folder (gid), or the versions of a dataset (its random key)."""
+    """A storage area: home (number is a uid), team folder (gid), the versions of a dataset (its random key), or a
+    volume (its folder; on a cluster its claim).
+    """
 
-    kind: Literal["home", "team", "dataset"]
+    kind: Literal["home", "team", "dataset", "volume"]
     number: int | str
 
 
+NO_VOLUME = AreaId("volume", "")
+"""A volume that was removed."""
+
+
 def get_area_path(root: str | os.PathLike, place: AreaId) -> Path:
+    if place.kind == "volume":
+        return Path(str(place.number))
     return Path(root) / place.kind / str(place.number)
 
 

@@ -7,16 +7,13 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from accounts.models import Team
-from accounts.permissions import teams_where
-from common.errors import FieldError, InvalidInput
-from common.text import shorten_text
 from images.catalogue import delete_image, filter_visible_images, find_image, save_image
 from images.logins import MOST_PASSWORD, delete_login, find_login, logins_seen_by, save_login
 from images.models import ALIAS, Image, Login, check_reference, check_registry
 from portal.api.http.bodies import JSON, read_json
 from portal.api.http.fields import full_url
 from portal.api.http.lists import FieldsQuery, all_of, list_of
+from portal.api.http.teams import find_team_where
 from portal.api.view import ApiView, read_query
 from portal.image_view import view_images
 
@@ -117,7 +114,7 @@ class ImageList(ApiView):
     def post(self, request: Request) -> Response:
         """Add an image: everybody's by an admin, a team's by its lead too."""
         asked = read_json(request, ImageAsk)
-        team = _find_team(request, "image.change", asked.pop("team", None))
+        team = find_team_where(request.user, "image.change", asked.pop("team", None))
         image = save_image(actor=request.user, image=Image(team=team, **asked))
         where = {"Location": full_url("api-image", image_id=image.pk)}
         return Response(_show(request, image.pk), status=201, headers=where)
@@ -162,7 +159,8 @@ class RegistryList(ApiView):
     def post(self, request: Request) -> Response:
         """Add a registry login: a team's by its lead or an admin, for all by an admin."""
         asked = read_json(request, LoginAsk)
-        team, password = _find_team(request, "registry.change", asked.pop("team", None)), asked.pop("password")
+        team = find_team_where(request.user, "registry.change", asked.pop("team", None))
+        password = asked.pop("password")
         login = save_login(actor=request.user, login=Login(team=team, **asked), password=password)
         where = {"Location": full_url("api-registry", login_id=login.pk)}
         return Response(LoginShape(login).data, status=201, headers=where)
@@ -196,15 +194,3 @@ class RegistryDetail(ApiView):
 def _show(request: Request, image_id: int) -> dict[str, Any]:
     (view,) = view_images([find_image(request.user, image_id)])
     return ImageShape(view).data
-
-
-def _find_team(request: Request, action: str, name: str | None) -> Team | None:
-    """Return a team where the user may do `action`; None for everybody's. Raises InvalidInput."""
-    if name is None:
-        return None
-    teams = Team.objects.all() if request.user.is_admin else teams_where(request.user, action)
-    team = teams.filter(name=name.lower()).first()
-    if team is None:
-        known = ", ".join(teams.values_list("name", flat=True))
-        raise InvalidInput([FieldError("/team", "unknown_team", {"team": shorten_text(name), "known": known})])
-    return team

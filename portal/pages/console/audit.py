@@ -34,6 +34,7 @@ KIND_WORDS: dict[str, str | Promise] = {
     "agent": _("Agent"),
     "enrolment": _("Invited machine"),
     "image": _("Image"),
+    "volume": _("Volume"),
     "login": _("Registry login"),
     "announcement": _("Announcement"),
     "idle_rule": _("Idle rule"),

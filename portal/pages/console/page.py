@@ -49,6 +49,7 @@ NAV: tuple[tuple[str | Promise, tuple[Entry, ...]], ...] = (
             Entry("console_windows", _("Lending windows"), "clock"),
             Entry("console_maintenance", _("Maintenance"), "tools"),
             Entry("console_images", _("Images"), "file"),
+            Entry("console_volumes", _("Volumes"), "folder"),
         ),
     ),
     (

@@ -24,6 +24,7 @@ from datasets.services import (
     place_in_store,
     restore_version,
 )
+from files.volumes import filter_visible_volumes
 from jobs.used_data.naming import delete_unused_version
 from portal.downloads import send_file
 from portal.forms import save
@@ -56,7 +57,11 @@ def show_datasets(request: HttpRequest) -> HttpResponse:
         if made is not None:
             messages.success(request, _("%(name)s is being taken.") % {"name": made.public_id})
             return redirect("dataset", dataset_id=made.dataset.public_id)
-    context = {"datasets": view_datasets(list_datasets(user)[:MOST_DATASETS]), "form": form}
+    context = {
+        "datasets": view_datasets(list_datasets(user)[:MOST_DATASETS]),
+        "volumes": filter_visible_volumes(user),
+        "form": form,
+    }
     return render(request, "datasets/list.html", context, status=400 if form.is_bound else 200)
 
 

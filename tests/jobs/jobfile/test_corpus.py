@@ -42,6 +42,7 @@ FILES = {
     "data_target_absolute": ("/data/~1data~1imagenet", "bad_data_target"),
     "data_target_up": ("/data/..~1x", "bad_data_target"),
     "data_twice": ("/data/.~1in~1", "data_twice"),
+    "data_no_volume": ("/data/in", "bad_data"),
     "data_up": ("/data/in", "bad_data"),
     "digest_short": ("/code", "bad_code"),
     "duplicate_env": ("/env/A", "duplicate_key"),

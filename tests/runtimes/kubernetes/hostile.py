@@ -235,6 +235,8 @@ def hostile_changes() -> Iterator[tuple[str, dict, Change]]:
         kind = name.split(" ")[0]
         volume = {"name": "mine", kind: source}
         yield f"volume: {name}", {"volumes": [volume]}, lambda pod, volume=volume: pod["spec"]["volumes"].append(volume)
+    renamed = {"name": "volume-0", "persistentVolumeClaim": {"claimName": "tessera-files"}}
+    yield "volume: everybody's files", {"volumes": [renamed]}, lambda pod: pod["spec"]["volumes"].append(renamed)
     for name in CAPABILITIES:
         inside = {"capabilities": {"drop": ["ALL"], "add": [name]}}
         yield f"capability {name}", *_inside({"securityContext": inside})

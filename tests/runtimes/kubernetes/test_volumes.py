@@ -63,7 +63,27 @@ def test_a_version_of_a_dataset_is_mounted_as_a_whole_and_nobody_writes_to_it():
     assert mount == {"name": "files", "readOnly": True, **part}
 
 
+def site(claim: str = "imagenet", source: str = "train", target: str = "in", *, read_only: bool = True) -> Mount:
+    return Mount(AreaId("volume", claim), source, target, read_only)
+
+
+def test_claims_of_the_site_are_mounted_whole_and_once_each_as_they_may_be_written():
+    pod = build_pod(data(site(), site(source="val", target="val"), site(read_only=False, target="out")), STORED, CARDS)
+    claims = [one["persistentVolumeClaim"] for one in pod["spec"]["volumes"] if one["name"].startswith("volume-")]
+    assert claims == [{"claimName": "imagenet", "readOnly": False}, {"claimName": "imagenet", "readOnly": True}]
+    (container,) = pod["spec"]["containers"]
+    assert [one for one in container["volumeMounts"] if one["name"].startswith("volume-")] == [
+        {"name": "volume-0", "mountPath": "/tessera/volumes/volume-0"},
+        {"name": "volume-1", "mountPath": "/tessera/volumes/volume-1", "readOnly": True},
+    ]
+    written = str(pod)
+    assert "/tessera/volumes/volume-1/train" in written and "/tessera/volumes/volume-0/train" in written
+
+
 REFUSED = {
+    "no claim": data(site("")),
+    "a claim elsewhere": data(site("../x")),
+    "out of the claim": data(site(source="../x")),
     "a dataset to write to": data(dataset(read_only=False)),
     "all versions of a dataset": data(dataset("")),
     "inside a version": data(dataset("7/x")),

@@ -93,6 +93,25 @@ def test_read_only_data_cannot_be_written(apart):
     assert said(apart, "cat data/x; touch data/y 2>/dev/null || echo refused", mounts=(mount,)) == "x\nrefused\n"
 
 
+def test_a_volume_of_the_site_is_had_with_the_rights_of_its_files(apart, tmp_path):
+    volume = apart.base / "site"
+    for name, mode in (("open", 0o777), ("closed", 0o700)):
+        (volume / name).mkdir(parents=True)
+        (volume / name).chmod(mode)
+    (volume / "open/a").write_text("1\n")
+    (volume / "open/out").symlink_to("/etc")
+    place = AreaId("volume", str(volume))
+    run = "cat in/a; touch in/b || echo read-only; touch out/b; ls all/closed || echo closed; ls all"
+    mounts = (Mount(place, "open", "in", True), Mount(place, "open", "out", False), Mount(place, "", "all", True))
+    log = said(apart, f"({run}) 2>/dev/null", mounts=mounts)
+    assert log.split() == ["1", "read-only", "closed", "closed", "open"]
+    assert (volume / "open/b").exists() and not (volume / "open/c").exists()
+    view = apart.run("ls in", mounts=(Mount(place, "missing", "in", True),))
+    assert view.exit_code != 0 and not (volume / "missing").exists()
+    view = apart.run("ls in", mounts=(Mount(place, "open/out", "in", True),))
+    assert view.exit_code != 0  # a link leads nowhere out of it
+
+
 def test_a_version_of_a_dataset_is_read_and_never_written(apart):
     root = apart.base / "data/files"
     said(apart, "mkdir -p ~/corpus/deep; echo 1 > ~/corpus/a; echo 2 > ~/corpus/deep/b")

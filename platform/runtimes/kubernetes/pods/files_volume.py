@@ -21,6 +21,7 @@ VOLUME = "files"
 ACCESS = ("ReadWriteMany", "ReadWriteOnce")
 SIZE = re.compile(r"[1-9][0-9]{0,17}([kMGTP]|[KMGTP]i)?")
 VERSION = re.compile(r"[0-9a-f]{32}/[0-9]+")
+CLAIM = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 UMASKS = {"home": "022", "team": "007"}
 """umask for folders made for a job's mounts, as for the portal's own folders."""
 
@@ -107,9 +108,12 @@ def name_report(uuid: str) -> str:
     return f"{uuid}.jsonl"
 
 
-def build_volumes(install: str, storage: Storage | None) -> list[dict]:
-    claim = {"claimName": names.name_claim(install)}
-    return [{"name": VOLUME, "persistentVolumeClaim": claim}] if storage else []
+def build_volumes(install: str, spec: TaskSpec, storage: Storage | None) -> list[dict]:
+    if storage is None:
+        return []
+    claims: dict[str, dict] = {VOLUME: {"claimName": names.name_claim(install)}}
+    claims |= {name: {"claimName": claim, "readOnly": ro} for (claim, ro), name in _name_claims(spec).items()}
+    return [{"name": name, "persistentVolumeClaim": claim} for name, claim in claims.items()]
 
 
 def build_mounts(spec: TaskSpec, storage: Storage | None) -> list[dict]:
@@ -125,6 +129,9 @@ def build_mounts(spec: TaskSpec, storage: Storage | None) -> list[dict]:
         found.append(_mount(storage, path, _read_only(kind), read_only=True))
     if spec.code_path:
         found.append(_mount(storage, spec.code_path, build_code_path(spec), read_only=True))
+    for (_, read_only), name in _name_claims(spec).items():
+        mounted = {"name": name, "mountPath": f"{names.TASK_ROOT}/volumes/{name}"}
+        found.append(mounted | ({"readOnly": True} if read_only else {}))
     for mount in spec.mounts:
         if mount.place is None:
             found.append(_mount(storage, mount.source, mount.target, read_only=mount.read_only))
@@ -137,9 +144,10 @@ def build_mounts(spec: TaskSpec, storage: Storage | None) -> list[dict]:
 def build_links(spec: TaskSpec) -> list[str]:
     """Return supervisor.sh's four words per data folder: umask, folder, folder as shown, link."""
     words = []
+    claims = _name_claims(spec)
     for mount in spec.mounts:
-        if mount.place is not None and mount.place.kind == "dataset":
-            made = _dataset_path(mount)
+        if mount.place is not None and mount.place.kind in ("dataset", "volume"):
+            made = _dataset_path(mount) if mount.place.kind == "dataset" else _volume_path(mount, claims)
             target = os.path.join(names.TASK_ROOT, "work", os.path.normpath(mount.target))
             words += [UMASKS["home"], made, made, target]
         elif mount.place is not None:
@@ -159,6 +167,19 @@ def _dataset_path(mount: Mount) -> str:
     """Return where a version is mounted; its name is no secret inside."""
     assert mount.place is not None
     return f"{names.TASK_ROOT}/datasets/{mount.place.number}/{mount.source}"
+
+
+def _name_claims(spec: TaskSpec) -> dict[tuple[str, bool], str]:
+    """Return the names in the pod of the volumes of the site, by claim and whether it is read-only."""
+    places = [(mount.place, mount.read_only) for mount in spec.mounts]
+    claims = {(str(place.number), read_only) for place, read_only in places if place and place.kind == "volume"}
+    return {claim: f"volume-{number}" for number, claim in enumerate(sorted(claims))}
+
+
+def _volume_path(mount: Mount, claims: Mapping[tuple[str, bool], str]) -> str:
+    assert mount.place is not None
+    name = claims[str(mount.place.number), mount.read_only]
+    return os.path.normpath(f"{names.TASK_ROOT}/volumes/{name}/{mount.source}")
 
 
 def _read_only(kind: str) -> str:
@@ -189,6 +210,9 @@ def _check_mount(spec: TaskSpec, mount: Mount, storage: Storage) -> None:
             raise Rejected(
                 f"Data cannot be mounted at {mount.target!r}: a version of a dataset is mounted as a whole, read-only."
             )
+    elif mount.place.kind == "volume":
+        if not CLAIM.fullmatch(str(mount.place.number)):
+            raise Rejected(f"Data cannot be mounted at {mount.target!r}: {mount.place.number!r} is no claim's name.")
     elif mount.place not in (AreaId("home", spec.uid), AreaId("team", spec.gid)):
         raise Rejected(f"Data cannot be mounted at {mount.target!r}: it is somebody else's.")
     for path in (mount.source, mount.target):

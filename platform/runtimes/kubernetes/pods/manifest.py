@@ -104,7 +104,7 @@ def build_pod(spec: TaskSpec, config: InstallConfig, cards: Mapping[str, GpuView
             pod_files.volume,
             {"name": "scratch", "emptyDir": {}},
             {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{spec.shm_mib or spec.memory_mib}Mi"}},
-            *files_volume.build_volumes(config.install, config.storage),
+            *files_volume.build_volumes(config.install, spec, config.storage),
             *secret_volume.build_volumes(spec),
         ],
         **pod_files.place,

@@ -48,7 +48,7 @@ class DataLocations:
     def record_use(self, mounts: Iterable[Mount]) -> None:
         """Record what a task mounts. Raises OSError."""
         for mount in mounts:
-            if mount.place is not None:
+            if mount.place is not None and mount.place.kind != "volume":
                 self._folder.mkdir(mode=0o700, exist_ok=True)
                 file = self._folder / _digest(make_data_key(mount.place, mount.source))
                 if file.exists():
