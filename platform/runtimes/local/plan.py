@@ -23,7 +23,7 @@ from runtimes.storage.areas import get_area_path
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 GPU_EVERY_S = 2.0
 CHECKPOINT_EVERY_S = 10.0
-NEW_FOLDER_MODES = {"home": 0o755, "team": 0o770}  # by mounts; versions of datasets are there
+NEW_FOLDER_MODES = {"home": 0o755, "team": 0o770, "volume": 0o755}  # by mounts; versions of datasets are there
 TASK_ROOT = "/tessera"
 """Where a task in an image finds its own folder, as on a cluster."""
 IMAGE_SHELL = ("/bin/sh", "-c", 'exec "$(command -v bash || command -v sh)" -c "$1"', "tessera")
@@ -152,7 +152,8 @@ def build_binds(
             root, source, mode = mount.source, "", None
         else:
             root = str(get_area_path(node.files or "", mount.place))
-            source, mode = mount.source, NEW_FOLDER_MODES.get(mount.place.kind)
+            is_made = mount.place.kind != "volume" or not mount.read_only
+            source, mode = mount.source, NEW_FOLDER_MODES.get(mount.place.kind) if is_made else None
         if os.path.isabs(mount.target):
             if node.isolation.namespaces:  # else in place
                 binds.append(_bind(root, mount.target, source=source, mode=mode, read_only=mount.read_only))

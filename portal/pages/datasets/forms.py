@@ -75,7 +75,7 @@ class StageForm(forms.Form):
 
     def __init__(self, *args: object, versions: Iterable[int], **named: object):
         super().__init__(*args, **named)  # type: ignore[arg-type]
-        choices = [("", _("none: remove it")), *((number, f"v{number}") for number in versions)]
+        choices = [*((number, f"v{number}") for number in versions), ("", _("none: remove it"))]
         cast(forms.ChoiceField, self.fields["version"]).choices = choices
 
     @property

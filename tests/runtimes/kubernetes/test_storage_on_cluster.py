@@ -72,6 +72,30 @@ def test_a_claim_that_waits_for_its_first_pod_is_bound_where_the_node_is_chosen_
     assert claim["metadata"]["annotations"]["volume.kubernetes.io/selected-node"] == world.node
 
 
+def test_a_claim_of_the_site_is_read_as_a_volume_and_a_writable_one_written(world):
+    config = world.runtime.config
+    ensure_namespace(world.api, config, 20000)
+    site = config.storage.root / "site"
+    (site / "in").mkdir(parents=True)
+    (site / "in/a").write_text("a cat\n")
+    (site / "out").mkdir()
+    (site / "out").chmod(0o777)
+    claim = {
+        "metadata": {"name": "site"},
+        "spec": {
+            "accessModes": ["ReadWriteMany"],
+            "storageClassName": config.storage.storage_class,
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+    }
+    world.api.call("POST", f"/api/v1/namespaces/{config.install}-team-20000/persistentvolumeclaims", claim)
+    volume = AreaId("volume", "site")
+    mounts = (Mount(volume, "site/in", "in", True), Mount(volume, "site/out", "out", False))
+    status, said = run(world, "cat in/a; touch in/b || echo closed; echo mine >out/c", mounts=mounts)
+    assert status == 0 and said.startswith("a cat\n") and said.endswith("closed\n"), said
+    assert (site / "out/c").read_text() == "mine\n" and (site / "out/c").stat().st_uid == 20001
+
+
 def test_a_job_brings_its_code_and_finds_its_data(world):
     lay(world, TEAM, "sets/images/one", "a cat")
     code = pack(world.code / "1.tar.gz", train="cat data/images/one && echo learned >out/model && pwd && ls -n train")

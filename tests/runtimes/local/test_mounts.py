@@ -106,6 +106,8 @@ def test_a_volume_of_the_site_is_had_with_the_rights_of_its_files(apart, tmp_pat
     log = said(apart, f"({run}) 2>/dev/null", mounts=mounts)
     assert log.split() == ["1", "read-only", "closed", "closed", "open"]
     assert (volume / "open/b").exists() and not (volume / "open/c").exists()
+    said(apart, "touch made/x", mounts=(Mount(place, "open/new", "made", False),))
+    assert (volume / "open/new/x").exists()
     view = apart.run("ls in", mounts=(Mount(place, "missing", "in", True),))
     assert view.exit_code != 0 and not (volume / "missing").exists()
     view = apart.run("ls in", mounts=(Mount(place, "open/out", "in", True),))

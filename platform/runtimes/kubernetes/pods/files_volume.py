@@ -112,7 +112,7 @@ def build_volumes(install: str, spec: TaskSpec, storage: Storage | None) -> list
     if storage is None:
         return []
     claims: dict[str, dict] = {VOLUME: {"claimName": names.name_claim(install)}}
-    claims |= {name: {"claimName": claim, "readOnly": ro} for (claim, ro), name in _name_claims(spec).items()}
+    claims |= {name: {"claimName": claim} for claim, name in _name_claims(spec).items()}
     return [{"name": name, "persistentVolumeClaim": claim} for name, claim in claims.items()]
 
 
@@ -129,8 +129,9 @@ def build_mounts(spec: TaskSpec, storage: Storage | None) -> list[dict]:
         found.append(_mount(storage, path, _read_only(kind), read_only=True))
     if spec.code_path:
         found.append(_mount(storage, spec.code_path, build_code_path(spec), read_only=True))
-    for (_, read_only), name in _name_claims(spec).items():
-        mounted = {"name": name, "mountPath": f"{names.TASK_ROOT}/volumes/{name}"}
+    claims = _name_claims(spec)
+    for place, read_only in sorted(_list_site(spec)):
+        mounted = {"name": claims[place], "mountPath": _site_path(claims[place], read_only)}
         found.append(mounted | ({"readOnly": True} if read_only else {}))
     for mount in spec.mounts:
         if mount.place is None:
@@ -169,17 +170,25 @@ def _dataset_path(mount: Mount) -> str:
     return f"{names.TASK_ROOT}/datasets/{mount.place.number}/{mount.source}"
 
 
-def _name_claims(spec: TaskSpec) -> dict[tuple[str, bool], str]:
-    """Return the names in the pod of the volumes of the site, by claim and whether it is read-only."""
+def _list_site(spec: TaskSpec) -> set[tuple[str, bool]]:
+    """Return the claims of the site's volumes, each with whether it is mounted read-only."""
     places = [(mount.place, mount.read_only) for mount in spec.mounts]
-    claims = {(str(place.number), read_only) for place, read_only in places if place and place.kind == "volume"}
-    return {claim: f"volume-{number}" for number, claim in enumerate(sorted(claims))}
+    return {(str(place.number), read_only) for place, read_only in places if place and place.kind == "volume"}
 
 
-def _volume_path(mount: Mount, claims: Mapping[tuple[str, bool], str]) -> str:
+def _name_claims(spec: TaskSpec) -> dict[str, str]:
+    """Return the names in the pod of the site's volumes, by claim: kubelets wait for ever on a claim with two."""
+    claims = sorted({claim for claim, _ in _list_site(spec)})
+    return {claim: f"volume-{number}" for number, claim in enumerate(claims)}
+
+
+def _site_path(name: str, read_only: bool) -> str:
+    return _read_only(name) if read_only else f"{names.TASK_ROOT}/volumes/{name}"
+
+
+def _volume_path(mount: Mount, claims: Mapping[str, str]) -> str:
     assert mount.place is not None
-    name = claims[str(mount.place.number), mount.read_only]
-    return os.path.normpath(f"{names.TASK_ROOT}/volumes/{name}/{mount.source}")
+    return os.path.normpath(f"{_site_path(claims[str(mount.place.number)], mount.read_only)}/{mount.source}")
 
 
 def _read_only(kind: str) -> str:
