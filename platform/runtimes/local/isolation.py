@@ -88,11 +88,6 @@ def outside_pid_namespace(first: int) -> Iterator[None]:
         os.close(theirs)
 
 
-def unshare(namespaces: int) -> None:
-    """Leave namespaces (CLONE_NEW...) for new ones. Raises OSError."""
-    _call("unshare", namespaces)
-
-
 def unshare_mounts() -> None:
     """Unshare the mount namespace."""
     _call("unshare", CLONE_NEWNS)

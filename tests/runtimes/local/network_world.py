@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import ctypes
 import json
 import os
 import shlex
@@ -17,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from runtimes.local.isolation import CLONE_NEWNET, unshare
+from runtimes.local.isolation import CLONE_NEWNET
 from tests.runtimes.worlds import LocalWorld
 
 REQUIRED = "TESSERA_REQUIRE_PASTA"
@@ -165,7 +166,7 @@ class _Wires:
 
     def _be_neighbour(self, up: threading.Event) -> None:
         """In a thread with a network namespace of its own."""
-        unshare(CLONE_NEWNET)
+        assert ctypes.CDLL(None).unshare(CLONE_NEWNET) == 0
         self.neighbour = threading.get_native_id()
         self.made.set()
         up.wait()

@@ -7,7 +7,7 @@ from runtimes.local.network.joining import build_settings
 from runtimes.local.network.rules import (
     TCP,
     UDP,
-    Machine,
+    HostNetwork,
     Portal,
     Rule,
     build_hosts,
@@ -20,7 +20,7 @@ from runtimes.local.network.rules import (
 )
 from runtimes.private_networks import Opened
 
-MACHINE = Machine("gpu1", ("127.0.0.1", "10.1.2.3", "8.8.4.4", "::1"), ("10.1.2.53",), routes=True, routes_6=False)
+MACHINE = HostNetwork("gpu1", ("127.0.0.1", "10.1.2.3", "8.8.4.4", "::1"), ("10.1.2.53",), routes=True, routes_6=False)
 ROUTE = """\
 Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT
 eth0\t00000000\t010200C0\t0003\t0\t0\t0\t00000000\t0\t0\t0

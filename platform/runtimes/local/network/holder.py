@@ -18,7 +18,7 @@ from runtimes.local import isolation
 from runtimes.local.access.packet_sockets import receive_packet
 from runtimes.local.network import rtnetlink
 from runtimes.local.network.rules import (
-    Machine,
+    HostNetwork,
     Portal,
     Rule,
     build_hosts,
@@ -81,7 +81,7 @@ class Holder:
 
     def _make_network(self) -> tuple[int, ...]:
         """Return the network's namespace and its owner, once it leads out. Raises OSError."""
-        hosts, resolv_conf, machine = _read_text(HOSTS), _read_text(RESOLV_CONF), read_machine()
+        hosts, resolv_conf, machine = _read_text(HOSTS), _read_text(RESOLV_CONF), read_host_network()
         portal = find_portal(*self.settings["portal"]) if self.settings["portal"] else None
         self._write(NETWORK_FILES[HOSTS], build_hosts(hosts, machine, portal))
         self._write(NETWORK_FILES[RESOLV_CONF], build_resolv_conf(resolv_conf))
@@ -142,12 +142,12 @@ class Holder:
         return True
 
 
-def read_machine() -> Machine:
+def read_host_network() -> HostNetwork:
     """Read the network that we are in. Raises OSError."""
     routes, routes_6 = _read_ways_out()
     servers = read_name_servers(_read_text(RESOLV_CONF))
     interface = "" if routes else choose_interface(_read_text("/proc/net/route"))
-    return Machine(os.uname().nodename, tuple(rtnetlink.list_addresses()), servers, routes, routes_6, interface)
+    return HostNetwork(os.uname().nodename, tuple(rtnetlink.list_addresses()), servers, routes, routes_6, interface)
 
 
 def _read_ways_out() -> tuple[bool, bool]:

@@ -41,7 +41,7 @@ class Portal(NamedTuple):
     addresses: tuple[str, ...]
 
 
-class Machine(NamedTuple):
+class HostNetwork(NamedTuple):
     """The machine's network. addresses: its own. name_servers: of its resolv.conf. routes, routes_6: whether it has a
     default route. interface: one that has an address and no route, "" for none.
     """
@@ -54,7 +54,7 @@ class Machine(NamedTuple):
     interface: str = ""
 
 
-def build_rules(machine: Machine, opened: Iterable[Opened], portal: Portal | None) -> list[Rule]:
+def build_rules(machine: HostNetwork, opened: Iterable[Opened], portal: Portal | None) -> list[Rule]:
     """Return the rules in their order: what is open, then what is closed. All else is open."""
     found = [Rule(_alone(NAME_SERVER), True, UDP, DNS)]
     for address in machine.name_servers:
@@ -70,7 +70,7 @@ def build_rules(machine: Machine, opened: Iterable[Opened], portal: Portal | Non
     return [*dict.fromkeys(found), *(Rule(network, False) for network in dict.fromkeys(closed))]
 
 
-def build_pasta(program: str, machine: Machine, portal: Portal | None, pid: int) -> list[str]:
+def build_pasta(program: str, machine: HostNetwork, portal: Portal | None, pid: int) -> list[str]:
     """Return pasta's command for the namespaces of a process, [] where the machine leads nowhere.
 
     It forwards nothing by itself: no port in either direction but the portal's, if that is on the machine's loopback.
@@ -108,7 +108,7 @@ def build_resolv_conf(text: str) -> str:
     return "".join(f"{line}\n" for line in [*passed_on, *kept])
 
 
-def build_hosts(text: str, machine: Machine, portal: Portal | None) -> str:
+def build_hosts(text: str, machine: HostNetwork, portal: Portal | None) -> str:
     """Return /etc/hosts for tasks, where the machine's name is the task's own, and so is a portal's on the loopback."""
     names = [machine.name]
     if portal is not None and any(map(is_loopback, portal.addresses)) and not _is_address(portal.host):

@@ -76,7 +76,7 @@ def open_tmp(plan: dict) -> int:
 
 def list_network_files(plan: dict) -> list[tuple[str, str]]:
     """Return (path, file to show in its place) for the files of the machine that name hosts."""
-    if not plan.get("network"):  # plans of the previous version have none
+    if not plan.get("network"):
         return [(path, path) for path in NETWORK_FILES]
     return [(path, os.path.join(plan["network"], name)) for path, name in NETWORK_FILES.items()]
 
