@@ -34,7 +34,7 @@ NEIGHBOUR = {
 WEB, DATABASE, SERVICE, DECLARED = 8470, 5432, 7000, 6379
 NAME_SERVER = "127.0.0.53"
 TRY = """
-import json, socket, sys
+import json, socket, subprocess, sys
 def ask(host, port):
     try:
         with socket.create_connection((host, port), 2) as conn:
@@ -50,8 +50,10 @@ def resolve():
             return asking.recv(99).decode()
         except OSError:
             return ""
+opened = subprocess.run(["/usr/sbin/ip", "rule", "del", "to", "10.0.0.0/8"], capture_output=True).returncode == 0
 said = {name: ask(*where) for name, where in json.loads(sys.argv[1]).items()}
-print(json.dumps({name: words for name, words in (said | {"names": resolve()}).items() if words}))
+said |= {"names": resolve(), "opened by itself": "yes" if opened else ""}
+print(json.dumps({name: words for name, words in said.items() if words}))
 """
 SERVE = f"""
 import socket

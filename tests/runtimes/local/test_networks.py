@@ -1,6 +1,8 @@
 """A network of its own for each job: what it reaches, and what is left of it. On a machine in a namespace."""
 
+import os
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -78,6 +80,18 @@ def test_tasks_of_a_gang_meet_on_the_loopback_and_the_last_takes_the_network_alo
     world.runtime.stop(first.uuid, 0, epoch=5)
     world.until(first.uuid, "exited")
     wait_for(lambda: not find_holders(folder) and not folder.exists())
+
+
+def test_tasks_of_a_gang_that_start_at_once_make_one_network(world):
+    specs = [world.spec("readlink /proc/self/ns/net; sleep 0.5") for _ in range(4)]
+    peers = tuple(Peer("127.0.0.1", uuid=spec.uuid) for spec in specs)
+    gang = [replace(spec, peers=peers, rank=rank) for rank, spec in enumerate(specs)]
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(world.runtime.start, gang))
+    for spec in gang:
+        world.until(spec.uuid, "exited")
+    assert len({world.log(spec.uuid) for spec in gang}) == 1
+    assert os.readlink("/proc/self/ns/net") not in world.log(gang[0].uuid)
 
 
 @pytest.mark.parametrize("whom", ["the shim", "all of it"])
