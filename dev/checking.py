@@ -40,7 +40,7 @@ SPELLED = [
     "templates",
     "--skip=*.json,*.svg,*.png,*.webp",
 ]
-SPELLED += ["--ignore-words-list=aks"]
+SPELLED += ["--ignore-words-list=aks,passt"]
 TYPED = ["platform", "scheduler", "portal", "cli", "agent", "dev", "tests", "bench"]
 
 

@@ -72,6 +72,7 @@ def environment_of(home: Path) -> dict[str, str]:
         "TESSERA_EMBEDDED": "1",
         "TESSERA_PIN_IMAGES": "0",  # ask no public registry
         "TESSERA_IMAGES_MIB": "0",  # so that pages and answers are the same with and without podman
+        "TESSERA_TASK_NETWORKS": "0",  # the same with and without pasta
         "TESSERA_CLOCK_STEADY_S": "0",  # tests set the clock, and mean it
         "TESSERA_VALKEY_SOCK": str(home / "run/valkey.sock"),
         "PGHOST": str(home / "run"),

@@ -12,6 +12,7 @@ from jobs.models import Job
 from jobs.submit import submit_job
 from quotas.models import Quota
 from quotas.services import get_default_limit
+from runtimes.contract.node import OWN_NETWORK
 from scheduler.preview.preview import check_possible
 from scheduler.preview.runtime_capabilities import runtime_has_containers
 
@@ -67,6 +68,8 @@ def notes() -> list[str]:
             said.append(f"{node.name} has no GPU: jobs on cores run there")
         if (images := node.facts.get("images", "")).startswith("Images need"):
             said.append(f"jobs cannot bring images. {images}")
+        if (network := node.facts.get("network", OWN_NETWORK)) != OWN_NETWORK:
+            said.append(f"{network[0].lower()}{network[1:].removesuffix('.')}")
         if node.gpus.present().filter(enforcement="watchdog").exists():
             said.append("slices of GPU memory are not enforced, watched")
     return sorted(set(said))

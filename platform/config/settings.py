@@ -172,6 +172,8 @@ LOCAL_OPTIONS = {
     "gpu_above_s": env_int("TESSERA_GPU_ABOVE_S", 6),  # how long a task may exceed its slice
     "mps": env_bool("TESSERA_MPS"),  # slices share compute by NVIDIA MPS, else take turns
     "processes_most": env_int("TESSERA_TASK_PROCESSES", 4096),  # of a task, with threads; 0 = no limit
+    "networks": env_bool("TESSERA_TASK_NETWORKS", True),  # of jobs' own, where pasta is; 0: they share the machine's
+    "private": env_list("TESSERA_JOBS_PRIVATE"),
     "images_mib": env_int("TESSERA_IMAGES_MIB", 102_400),  # of images; the least recently used go first; 0 = none
     "registry_ca": env_text("TESSERA_REGISTRY_CA"),
     "registry_plain": env_list("TESSERA_REGISTRY_PLAIN"),

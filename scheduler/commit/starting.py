@@ -21,6 +21,7 @@ from jobs.models import Job, JobKind, Task, may_be_stopped
 from jobs.states import JOB_ACTIVE, JobState, TaskState
 from quotas.models import RESOURCES, Amounts, Holding, Quota, UserLimit, list_subtree, load_parents, team_chain
 from quotas.services import ensure_user_limit, get_default_limit
+from runtimes.contract.node import OWN_NETWORK
 from scheduler.commit.steps import CardShare, NumaShare, StartJob, TaskStart
 from scheduler.lease import check_epoch
 from scheduler.loading.lending_and_maintenance import is_lent
@@ -231,11 +232,13 @@ def _moves(
     taken: dict[int, set[int]],
     epoch: int,
 ) -> list[TaskMove]:
-    """Build the moves. taken: ports by node, extended here."""
-    master = find_free_port(taken[next(place.node_id for place in step.tasks if place.rank == 0)])
-    alone, moves = has_own_addresses(), []
+    """Build the moves. taken: ports by node where jobs share its network, extended here."""
+    of_job = {pk: taken.get(pk, set()) for pk in {place.node_id for place in step.tasks}}
+    master = find_free_port(of_job[next(place.node_id for place in step.tasks if place.rank == 0)])
+    own_addresses, moves = has_own_addresses(), []
     for place in step.tasks:
         task, node = tasks[place.rank], nodes[place.node_id]
+        alone = own_addresses or node.pk not in taken
         columns = {
             "node": node,
             "epoch": epoch,
@@ -245,20 +248,24 @@ def _moves(
             "cards": [_card_view(card, gpus[card.gpu_id]) for card in place.cards],
             "ports": {
                 "master": master,
-                **map_ports(task.job, task, {master} if alone else taken[node.pk], alone=alone),
+                **map_ports(task.job, task, {master} if own_addresses else of_job[node.pk], alone=alone),
             },
         }
         told = {"node": node.name, "gpus": [str(gpus[c.gpu_id]) for c in place.cards], **_tell_numa(place, gpus)}
         told |= {"kind": "near_data", "held_bytes": place.held_bytes} if place.held_bytes else {}
         moves.append(TaskMove(task, TaskState.ASSIGNED, params=told, also=columns))
-        taken[node.pk].add(master)
+        of_job[node.pk].add(master)
     return moves
 
 
-def load_taken_ports(nodes: Iterable[int]) -> dict[int, set[int]]:
-    """Return {node id: ports of its tasks and of other programs there}. Callers lock the nodes."""
-    others = list_listening_ports()
-    taken: dict[int, set[int]] = {node: {*others} for node in nodes}
+def load_taken_ports(nodes: Mapping[int, Node]) -> dict[int, set[int]]:
+    """Return {node id: ports of its tasks and of other programs there}, where jobs have no networks of their own.
+
+    Callers lock the nodes.
+    """
+    shared = [pk for pk, node in nodes.items() if node.facts.get("network") != OWN_NETWORK]
+    others = list_listening_ports() if shared else set()
+    taken: dict[int, set[int]] = {node: {*others} for node in shared}
     for node, ports in Task.objects.holding().filter(node__in=taken).values_list("node", "ports"):
         taken[node] |= set(ports.values())
     return taken
@@ -274,7 +281,7 @@ def find_free_port(taken: set[int], start: int = 0) -> int:
 def map_ports(job: Job, task: Task, taken: set[int], *, alone: bool = False) -> dict[str, int]:
     """Return {declared: actual} ports. Batch jobs keep free ones; notebooks do not, since other programs use theirs.
 
-    The task's own start of search avoids early reuse. alone: own address.
+    The task's own start of search avoids early reuse. alone: own address, or network of its job.
     """
     given: dict[str, int] = {}
     for declared in declared_ports(from_json(job.spec), task.role, task.rank):

@@ -16,6 +16,7 @@ from cluster.agents import SILENT_AFTER
 from cluster.models import Agent, Node
 from common.disk import free_mib
 from runtimes.contract.errors import Unavailable
+from runtimes.contract.node import OWN_NETWORK
 from runtimes.contract.runtime import Finding, Runtime
 from scheduler.health.lost_tasks import find_lost_tasks
 from scheduler.health.platform_parts import (
@@ -39,6 +40,7 @@ def run_installation_checks(*, probe: bool = False) -> list[Finding]:
     runtime = get_runtime()
     found = [_database(), *_clock(), *_disk(), *_loops(), *_agents(), *_orphans(runtime), *find_lost_tasks()]
     found += [*find_platform_faults(), *find_service_faults(), *find_engine_faults(), *find_machine_faults()]
+    found += _networks()
     if dotted := runtime.capabilities.examine:
         numbers = Team.objects.order_by("gid").values_list("gid", flat=True)
         found += import_string(dotted)(runtime, list(numbers), probe)
@@ -111,6 +113,17 @@ def _agents() -> Iterator[Finding]:
     if not missing and not silent:
         words = f"All {len(heard)} agents report." if heard else "No machine here needs an agent."
         yield Finding("agents", "ok", words)
+
+
+def _networks() -> Iterator[Finding]:
+    """Tell of machines where jobs of several teams share one network."""
+    if Team.objects.count() < 2:
+        return
+    for node in Node.objects.present().order_by("name"):
+        told = node.facts.get("network", OWN_NETWORK)  # of clusters, which have a network policy, nothing is told
+        if told != OWN_NETWORK:
+            what = f"Jobs of several teams share the network of {node.name}: each can connect to the others' ports."
+            yield Finding("network", "note", what, told)
 
 
 def _orphans(runtime: Runtime) -> Iterator[Finding]:

@@ -108,6 +108,7 @@ def _build(task: Task, context: SpecContext) -> TaskSpec:
             **_url_env(spec),
             **_array_env(job),
         },
+        platform_url=settings.TESSERA_PUBLIC_URL if spec.token else "",
         port_map=build_port_map(task),
         mounts=build_mounts(task, spec, role, context.datasets, context.volumes),
         checkpoint=build_checkpoint(job, spec),

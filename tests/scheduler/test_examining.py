@@ -79,3 +79,14 @@ def test_the_command_ends_badly_where_something_is_bad_and_speaks_json(rounds, c
         "cycle",
         "reconcile",
     }
+
+
+def test_a_machine_whose_network_several_teams_share_is_told_with_the_remedy(rounds):
+    words = "Jobs share the machine's network: apt install passt."
+    make.node("one", pool=make.pool(), facts={"network": words})
+    make.node("two", pool=make.pool("other"), facts={"network": "own"})
+    make.team("red")
+    assert "network" not in found()
+    make.team("blue")
+    told = found()["network"]
+    assert told.tone == "note" and "network of one:" in told.words and told.remedy == words

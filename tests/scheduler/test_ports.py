@@ -5,8 +5,10 @@ from uuid import UUID
 
 import pytest
 
+from cluster.models import Node
 from jobs.jobfile.spec import JobSpec, to_json
 from jobs.models import Job, JobKind, Task
+from runtimes.contract.node import OWN_NETWORK
 from scheduler.commit.starting import PORTS, map_ports
 from tests import make
 from tests.one_cycle import decide, perform
@@ -41,3 +43,15 @@ def test_a_port_that_another_program_of_the_machine_holds_is_given_to_no_task(bo
         job = make.job(bob, pool="train", gpu=1, ports=[held])
         assert perform(decide()) == 1
     assert Task.objects.get(job=job).ports[str(held)] in PORTS
+
+
+@pytest.mark.django_db(transaction=True)
+def test_jobs_with_networks_of_their_own_each_have_what_they_declared(bob, settings):
+    settings.TESSERA_RUNTIME = "runtimes.local.runtime.LocalRuntime"
+    Node.objects.update(facts={"network": OWN_NETWORK})
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        held = other.getsockname()[1]
+        jobs = [make.job(bob, pool="train", gpu=1, ports=[held]) for _ in range(2)]
+        assert perform(decide()) == 2
+    assert {Task.objects.get(job=job).ports[str(held)] for job in jobs} == {held}
+    assert all(Task.objects.get(job=job).ports["master"] in PORTS for job in jobs)

@@ -75,3 +75,6 @@ class NodeView:
 
 BALLOONS, STATIC = "balloons", "static"
 """What pins tasks to cores on a Kubernetes node: nri-plugins, or the kubelet's static CPU manager."""
+
+OWN_NETWORK = "own"
+"""The fact `network` of a node whose jobs have networks of their own, so that each may use any port."""

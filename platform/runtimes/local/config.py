@@ -7,6 +7,7 @@ from pathlib import Path
 
 from runtimes.contract.node import GpuView
 from runtimes.local.node.isolation_probe import Isolation, MemoryControl
+from runtimes.private_networks import read_all_opened
 
 LOG_CAPS = {"rate": 1 << 20, "burst": 8 << 20, "total": 200 << 20, "line": 16384, "tail": 1 << 20}
 
@@ -19,7 +20,8 @@ class NodeConfig:
     "" for data_dir's, or "off". gpus_text: simulated without NVIDIA driver. processes_most: of a task, with threads, 0
     for no limit. gpu_above_s: allowed time above a GPU slice. mps: if a test works. isolation, memory: override
     probing. start_patience_s: until a start without a shim has failed. images_mib: of the store of images, 0 for none.
-    registry_ca, registry_plain: as of runtimes.images.digest_lookup.Reach.
+    registry_ca, registry_plain: as of runtimes.images.digest_lookup.Reach. networks: jobs have their own, where that
+    works. private: what they reach of private networks, in TESSERA_JOBS_PRIVATE's form.
     """
 
     data_dir: Path
@@ -40,10 +42,13 @@ class NodeConfig:
     images_mib: int = 100 << 10
     registry_ca: str = ""
     registry_plain: Sequence[str] = ()
+    networks: bool = False
+    private: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         paths = self.data_dir, self.log_dir, self.run_dir
         self.data_dir, self.log_dir, self.run_dir = (Path(path).resolve() for path in paths)
+        self.opened = read_all_opened(self.private)
 
     @property
     def areas_dir(self) -> Path:
@@ -52,6 +57,10 @@ class NodeConfig:
     @property
     def tasks_dir(self) -> Path:
         return self.data_dir / "tasks"
+
+    @property
+    def networks_dir(self) -> Path:
+        return self.data_dir / "networks"
 
     @property
     def images_dir(self) -> Path:

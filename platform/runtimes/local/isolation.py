@@ -16,13 +16,13 @@ from contextlib import contextmanager
 
 from runtimes.storage.open_beneath import open_beneath
 
-CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWPID = 0x00020000, 0x10000000, 0x20000000
+CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x00020000, 0x10000000, 0x20000000, 0x40000000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
 MS_REMOUNT, MS_NOATIME, MS_NODIRATIME, MS_BIND = 32, 1024, 2048, 4096
 MS_REC, MS_PRIVATE, MS_RELATIME = 1 << 14, 1 << 18, 1 << 21
 MNT_DETACH = 2
 ST_RELATIME = 4096
-PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 36, 38
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 4, 36, 38
 
 DEVICES_KEPT_BACK = frozenset({"cuse", "fuse", "kvm", "vhost-net", "vhost-vsock", "vsock"})
 """With which a program makes file systems, networks or machines of its own, where their modes let everybody."""
@@ -43,13 +43,33 @@ def die_with_parent() -> None:
     _call("prctl", PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
-def open_namespaces() -> None:
-    """Make our next child init of a pid namespace; without root, in a user namespace."""
-    if os.geteuid() == 0:
+def open_namespaces(*, owned: bool = False) -> None:
+    """Make our next child init of a pid namespace; without root, in a user namespace.
+
+    owned: after `enter_network`, whose user namespace serves.
+    """
+    if os.geteuid() == 0 or owned:
         _call("unshare", CLONE_NEWPID)
-        return
+    else:
+        _open_user_namespace(CLONE_NEWPID)
+
+
+def open_network() -> None:
+    """Enter a new network namespace, in a user namespace of our account, which is not root."""
+    _open_user_namespace(CLONE_NEWNET)
+
+
+def enter_network(network: int, owner: int) -> None:
+    """Enter /proc/PID/ns/net. owner: its user namespace, /proc/PID/ns/user."""
+    if os.geteuid() != 0:
+        _call("setns", owner, CLONE_NEWUSER)
+    _call("setns", network, CLONE_NEWNET)
+
+
+def _open_user_namespace(more: int) -> None:
+    """Enter a user namespace in which our account is itself, and others of it."""
     uid, gid = os.geteuid(), os.getegid()
-    _call("unshare", CLONE_NEWUSER | CLONE_NEWPID)
+    _call("unshare", CLONE_NEWUSER | more)
     for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
         with open(f"/proc/self/{name}", "w") as file:
             file.write(text)
@@ -87,6 +107,12 @@ def name_account(copy: str, uid: int, gid: int, name: str, home: str, shell: str
         file.write(known.rstrip(b"\n") + f"\n{name}:x:{uid}:{gid}::{home}:{shell}\n".encode())
         os.fchmod(file.fileno(), 0o644)
     mount(copy, "/etc/passwd", None, MS_BIND)
+
+
+def cover_file(path: str, by: str) -> None:
+    """After `unshare_mounts`, show a file in place of another, where there is one."""
+    if os.path.isfile(path):
+        mount(by, path, None, MS_BIND)
 
 
 def give_own_places(tmp: int, shm_mib: int, uid: int | None) -> None:
@@ -239,6 +265,14 @@ def drop_privileges(uid: int | None, gid: int | None) -> None:
         os.setresgid(gid, gid, gid)
         os.setresuid(uid, uid, uid)
     _call("prctl", PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+
+
+def become_account(uid: int, gid: int) -> None:
+    """Become another account for good, and stay open to it: another process of it may enter our namespaces."""
+    os.setgroups([])
+    os.setresgid(gid, gid, gid)
+    os.setresuid(uid, uid, uid)
+    _call("prctl", PR_SET_DUMPABLE, 1, 0, 0, 0)
 
 
 def probe_namespaces(scratch: str, run_dir: str, uid: str) -> None:

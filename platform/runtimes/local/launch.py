@@ -13,6 +13,7 @@ from runtimes.contract.errors import Rejected
 from runtimes.contract.task import Mount, TaskSpec
 from runtimes.gpu_sharing import needs_slice
 from runtimes.images.names import is_bad_image
+from runtimes.local.network.joining import build_settings, join_network
 from runtimes.local.node.data_locations import DataLocations
 from runtimes.local.node.isolation_probe import run_python
 from runtimes.local.node.machine import Machine
@@ -76,36 +77,63 @@ def launch_task(spec: TaskSpec, task: TaskDir, lock: int, machine: Machine, data
     gpu_slice = machine.slices.make(spec) if needs_slice(spec.gpus, node.cards) else None
     by_mps = spec.mps and not spec.image  # its programs would meet in the machine's /dev/shm
     mps = machine.compute.of_task(spec.gpus, node.cards, machine.driver) if by_mps else None
+    network = find_network_folder(spec, machine) if machine.networks.works else None
     with hold_file_lock(machine.config.tasks_dir / ".cores"):  # depends on others' choices
         cpus = _choose_cpus(spec, machine)
         near = choose_memory_node(spec.numa, machine.memory_nodes)
         plan = build_plan(
-            spec, node, scratch=scratch, log=str(log), cpus=cpus, memory_node=near, gpu_slice=gpu_slice, mps=mps
+            spec,
+            node,
+            scratch=scratch,
+            log=str(log),
+            cpus=cpus,
+            memory_node=near,
+            gpu_slice=gpu_slice,
+            mps=mps,
+            network=str(network or ""),
         )
         task.write("spec.json", plan)
-    errors = os.open(task / "shim.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    given = {"secrets": -1, "login": -1}
+    given = {"lock": lock, "secrets": -1, "login": -1, "network": -1}
+    started = []
     try:
         if spec.secrets:
             said = [(each.name, each.value, each.is_variable) for each in spec.secrets]
             given["secrets"] = write_memory_file("secrets", said)
         if login := choose_login(spec):
             given["login"] = write_memory_file("login", (login.registry, login.user, login.password))
-        start = "from runtimes.local.shim.shim import main; main(*sys.argv[1:])"
-        shim = subprocess.Popen(
-            run_python(start, task.path, str(lock), *("" if fd < 0 else str(fd) for fd in given.values())),
+        if network is not None:
+            settings = build_settings(machine.networks.pasta, machine.config.opened, spec.platform_url)
+            joined = join_network(network, settings)
+            given["network"] = joined.conn.detach()
+            started += [joined.holder] if joined.holder is not None else []
+        started.append(_start_shim(task, list(given.values())))
+    finally:
+        for process in started:
+            process.wait()  # it forks and exits
+        for fd in given.values():
+            if fd >= 0 and fd != lock:
+                os.close(fd)
+
+
+def _start_shim(task: TaskDir, given: Sequence[int]) -> subprocess.Popen:
+    """Start a task's shim. given: descriptors that it takes over, -1 for none. Raises OSError."""
+    start = "from runtimes.local.shim.shim import main; main(*sys.argv[1:])"
+    with open(task / "shim.log", "ab", opener=lambda path, flags: os.open(path, flags, 0o600)) as errors:
+        return subprocess.Popen(
+            run_python(start, task.path, *("" if fd < 0 else str(fd) for fd in given)),
             env={},
             cwd="/",
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=errors,
-            pass_fds=[lock, *(fd for fd in given.values() if fd >= 0)],
+            pass_fds=[fd for fd in given if fd >= 0],
             start_new_session=True,
         )
-        shim.wait()  # it forks and exits
-    finally:
-        for fd in (errors, *(fd for fd in given.values() if fd >= 0)):
-            os.close(fd)
+
+
+def find_network_folder(spec: TaskSpec, machine: Machine) -> Path:
+    """Return the folder of a task's network, which all tasks of its gang share: they meet on the loopback."""
+    return machine.config.networks_dir / (spec.peers[0].uuid if spec.peers and spec.peers[0].uuid else spec.uuid)
 
 
 def _ensure_areas(spec: TaskSpec, machine: Machine) -> None:

@@ -42,8 +42,12 @@ def build_plan(
     memory_node: int | None = None,
     gpu_slice: dict | None = None,
     mps: dict | None = None,
+    network: str = "",
 ) -> dict:
-    """Return spec.json's content. gpu_slice: from slices.make_slice_directory. mps: from ComputeSharing.of_task."""
+    """Return spec.json's content. gpu_slice: from slices.make_slice_directory. mps: from ComputeSharing.of_task.
+
+    network: the folder of its network, "" for the machine's.
+    """
     config, isolation = node.config, node.isolation
     seen_at = TASK_ROOT if spec.image else str(config.run_dir / "task") if isolation.namespaces else scratch
     work = os.path.join(seen_at, "work")
@@ -67,6 +71,7 @@ def build_plan(
         "image": plan_image(spec, node, scratch, gpu_slice) if spec.image else None,
         "seen_at": seen_at,
         "secrets": secrets,
+        "network": network,
         "shm_mib": 0
         if mps
         else spec.shm_mib or spec.memory_mib,  # programs and the daemon of MPS meet in the machine's /dev/shm

@@ -20,6 +20,7 @@ from runtimes.local import processes
 from runtimes.local.config import NodeConfig
 from runtimes.local.images.image_store import ImageStore
 from runtimes.local.launch import check_room, check_spec, launch_task
+from runtimes.local.network.joining import forget_network
 from runtimes.local.node.data_locations import DataLocations
 from runtimes.local.node.machine import Machine
 from runtimes.local.task_views import TaskViews, record_end
@@ -137,6 +138,7 @@ class LocalRuntime:
             raise Unavailable(f"The end of the task cannot be noted: {error}") from error
         for path in (self.machine.scratch_of(uuid), self.machine.slices.folder_of(uuid)):
             shutil.rmtree(path, ignore_errors=True)
+        forget_network(self.config.networks_dir / uuid)
         gone = f"{task.path}.gone"
         os.rename(task.path, gone)
         shutil.rmtree(gone, ignore_errors=True)

@@ -19,6 +19,7 @@ from portal.pages.cluster.card_figures import CardFigures, Held
 from portal.templatetags.bars import Segment
 from portal.wording.monitoring.machine_use import describe_machine_use
 from portal.wording.usage import describe_card_heat, describe_card_use, describe_share_activity
+from runtimes.contract.node import OWN_NETWORK
 
 STALE_AFTER = timedelta(seconds=120)
 
@@ -32,6 +33,7 @@ ISOLATION = {
     "own namespaces": gettext_lazy("each job has its own view of files and processes"),
     "shared account": gettext_lazy("jobs share the platform's account"),
 }
+NETWORK = {OWN_NETWORK: gettext_lazy("each job has its own, closed to this machine and to private networks")}
 PROCESS_LIMITS = {
     "task": gettext_lazy("%(most)s in each task"),
     "account": gettext_lazy("%(most)s for each person, over all tasks"),
@@ -243,6 +245,12 @@ class Machine:
     @property
     def isolation(self) -> str:
         return _fact(ISOLATION, self.node.facts.get("isolation", ""))
+
+    @property
+    def network(self) -> str:
+        """Return what jobs have of the network, "" where the runtime does not say."""
+        told = self.node.facts.get("network", "")
+        return _fact(NETWORK, told) if told else ""
 
     @property
     def memory_limit_short(self) -> str:

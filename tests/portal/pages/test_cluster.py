@@ -208,6 +208,18 @@ def test_the_node_page_says_how_jobs_are_kept_apart(cast, look, fact, words):
 @pytest.mark.parametrize(
     ("fact", "words"),
     [
+        ("own", "<dd>each job has its own, closed to this machine and to private networks</dd>"),
+        ("Jobs share the network: apt install passt.", "<dd>Jobs share the network: apt install passt.</dd>"),
+    ],
+)
+def test_the_node_page_says_what_network_jobs_have(cast, look, fact, words):
+    Node.objects.update(facts={"network": fact})
+    assert words in look(cast.ada, "/nodes/n1/")
+
+
+@pytest.mark.parametrize(
+    ("fact", "words"),
+    [
         ("task", "<dd>4096 in each task</dd>"),
         ("account", "<dd>4096 for each person, over all tasks</dd>"),
         ("none", "<dd>no limit</dd>"),

@@ -7,6 +7,7 @@ from runtimes.local.shim.cgroups import WATCHDOG
 from tests.runtimes.contract.numbers_suite import NumbersContract
 from tests.runtimes.contract.secrets_suite import SecretsContract
 from tests.runtimes.contract.suite import RuntimeContract
+from tests.runtimes.local.network_world import make_network_world
 from tests.runtimes.worlds import LocalWorld
 
 
@@ -15,7 +16,7 @@ class TestLocalRuntime(RuntimeContract, SecretsContract, NumbersContract):
 
     @pytest.fixture
     def world(self):
-        world = LocalWorld()
+        world = make_network_world()
         yield world
         world.close()
 

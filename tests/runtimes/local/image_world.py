@@ -39,6 +39,6 @@ def skip_without_images(words: str) -> None:
 
 @pytest.fixture(scope="module")
 def image_world():
-    world = ImageWorld()
+    world = ImageWorld(networks=True)
     yield world
     world.close()

@@ -16,10 +16,10 @@ from runtimes.contract.errors import NodeRefused, Rejected
 from runtimes.contract.node import GpuView
 from runtimes.contract.task import TaskSpec
 from runtimes.environment import build_task_environment
-from runtimes.kubernetes.cluster.network_policy import build_egress_rule
 from runtimes.kubernetes.pods import card_modes, files_volume, names, secret_volume
 from runtimes.kubernetes.pods.downward_files import PodFiles, build_pod_files, list_peer_names, name_peers
 from runtimes.kubernetes.pods.files_volume import Storage
+from runtimes.private_networks import read_all_opened
 from runtimes.report_file import REPORT
 
 SUPERVISOR = Path(__file__).with_name("supervisor.sh").read_text()
@@ -75,12 +75,7 @@ def check_install_config(config: InstallConfig) -> InstallConfig:
         raise ValueError(f"TESSERA_KUBERNETES_ACCOUNT is {config.account!r}: use namespace:name, or nothing.")
     if config.storage is not None:
         files_volume.check_storage(config.storage)
-    for each in config.private:
-        try:
-            build_egress_rule(each)
-        except ValueError as why:
-            words = "separate networks and hosts such as 10.20.0.0/16, 10.1.2.3:443 or [fd00::5]:443 by commas."
-            raise ValueError(f"TESSERA_JOBS_PRIVATE has {each!r}: {why}; {words}") from None
+    read_all_opened(config.private)
     return config
 
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from runtimes.contract.access import PtySize
 from runtimes.contract.errors import Rejected, Unavailable
 from runtimes.gpu_sharing import is_forbidden_env
-from runtimes.local.access.session_server import MESSAGE_LIMIT, SOCKET_NAME, receive_request
+from runtimes.local.access.packet_sockets import MESSAGE_LIMIT, connect_in, receive_packet
+from runtimes.local.access.session_server import SOCKET_NAME
 from runtimes.local.access.streams import Stream, StreamSession, open_ends
 from runtimes.local.taskdir import TaskDir, get_task_dir
 
@@ -67,7 +68,7 @@ class LocalAccess:
         until = asyncio.get_running_loop().time() + PATIENCE_S
         while asyncio.get_running_loop().time() < until:
             try:
-                return _connect(task)
+                return connect_in(task.path, SOCKET_NAME)
             except BlockingIOError:
                 await asyncio.sleep(AGAIN_S)  # backlog full
             except OSError as error:
@@ -139,22 +140,6 @@ async def _start(conn: socket.socket, request: dict, pty: PtySize | None) -> Loc
     return LocalSession(conn, ends.ours)
 
 
-def _connect(task: TaskDir) -> socket.socket:
-    """Connect through the directory's descriptor, as a socket's path is limited to 107 bytes. Raises OSError."""
-    conn = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    conn.setblocking(False)
-    try:
-        folder = os.open(task.path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            conn.connect(f"/proc/self/fd/{folder}/{SOCKET_NAME}")
-        finally:
-            os.close(folder)
-    except OSError:
-        conn.close()
-        raise
-    return conn
-
-
 def _explain_refusal(task: TaskDir) -> Rejected | Unavailable:
     if not os.path.isdir(task.path):
         return Rejected("There is no such task on this machine.")
@@ -181,7 +166,7 @@ async def _receive_answer(conn: socket.socket) -> tuple[dict, list[int]]:
         async with asyncio.timeout(PATIENCE_S):
             while True:
                 try:
-                    data, fds = receive_request(conn)
+                    data, fds = receive_packet(conn)
                     break
                 except BlockingIOError:
                     await probe.readable()

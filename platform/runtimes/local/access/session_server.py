@@ -12,23 +12,20 @@ import os
 import select
 import signal
 import socket
-import struct
 import termios
 import time
 from collections.abc import Callable
 
 from runtimes.local import isolation
 from runtimes.local.access.listeners import Listeners, connect_to
+from runtimes.local.access.packet_sockets import listen_in, receive_packet
 from runtimes.local.processes import Process, holds_stream, identify_stream, list_group, read_process, send_signal
 from runtimes.local.shim.child import close_all_but, enter_limits, run_program
 from runtimes.local.shim.mounts import in_home
 from runtimes.local.taskdir import TaskDir
 
 SOCKET_NAME = "door"
-MESSAGE_LIMIT = 128 << 10
 MOST_CLIENTS = 512
-MOST_FDS = 4
-INT = struct.calcsize("i")
 HANG_UP_S = 1.0  # between SIGHUP and SIGKILL
 DEFAULT_TERM = "xterm-256color"
 
@@ -51,7 +48,7 @@ class SessionServer:
         """Listen in the task's directory. first: pid with the job's mount namespace. Raises OSError."""
         self.plan, self.poll, self.tree = plan, poll, tree
         self.view = os.open(f"/proc/{first}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC) if plan["namespaces"] else None
-        self.socket = _listen(task)
+        self.socket = listen_in(task.path, SOCKET_NAME)
         self.listeners = Listeners()
         self.clients: dict[int, Client] = {}  # by descriptor
         self.programs: dict[int, Client] = {}  # by pid
@@ -110,7 +107,7 @@ class SessionServer:
         data: bytes = b""
         fds: list[int] = []
         try:
-            data, fds = receive_request(client.conn)
+            data, fds = receive_packet(client.conn)
         except BlockingIOError:
             return
         except OSError:
@@ -190,31 +187,6 @@ class SessionServer:
             os.kill(pid, number)  # no group leader yet; not reaped, so not reused
         except PermissionError:
             pass
-
-
-def receive_request(conn: socket.socket) -> tuple[bytes, list[int]]:
-    """Return (packet, descriptors). Raises OSError. socket.recv_fds drops MSG_CMSG_CLOEXEC and would leak them."""
-    data, ancillary, _, _ = conn.recvmsg(MESSAGE_LIMIT, socket.CMSG_LEN(MOST_FDS * INT), socket.MSG_CMSG_CLOEXEC)
-    rights = [body for level, kind, body in ancillary if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS)]
-    return data, [fd for body in rights for fd in struct.unpack(f"{len(body) // INT}i", body)]
-
-
-def _listen(task: TaskDir) -> socket.socket:
-    """Listen through the directory's descriptor: socket paths are limited to 107 bytes."""
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    listener.setblocking(False)
-    folder = os.open(task.path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    mask = os.umask(0o177)
-    try:
-        listener.bind(f"/proc/self/fd/{folder}/{SOCKET_NAME}")
-    except OSError:
-        listener.close()
-        raise
-    finally:
-        os.umask(mask)
-        os.close(folder)
-    listener.listen(128)
-    return listener
 
 
 def _become_program(plan: dict, view: int | None, request: dict, fds: list[int]) -> None:

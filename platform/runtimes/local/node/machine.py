@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from functools import cached_property
 
 from agent import host
-from runtimes.contract.node import GpuView, NodeView, NumaView
+from runtimes.contract.node import OWN_NETWORK, GpuView, NodeView, NumaView
 from runtimes.gpu_sharing import SLICE
 from runtimes.local import processes
 from runtimes.local.config import NodeConfig, NodeContext
 from runtimes.local.images.image_store import ImageStore
 from runtimes.local.images.images_probe import ImageSupport, probe_images
+from runtimes.local.network.network_probe import NetworkSupport, probe_networks
 from runtimes.local.node import cards_and_numa
 from runtimes.local.node.cards_and_numa import NodeCards
 from runtimes.local.node.isolation_probe import Isolation, MemoryControl, probe_isolation, probe_memory
@@ -58,6 +59,7 @@ class Machine:
                 "homes": "kept" if self.files_reachable else "gone with the task",
                 "read_only_data": "yes" if self.isolation.namespaces else "refused",
                 "images": self.images.words or f"podman {self.images.version}",
+                "network": OWN_NETWORK if self.networks.works else self.networks.words,
                 "kernel": platform.release(),
                 "driver": cards.driver,
                 "python": platform.python_version(),
@@ -109,6 +111,11 @@ class Machine:
         if support.works:
             ImageStore(config.images_dir).prepare()
         return support
+
+    @cached_property
+    def networks(self) -> NetworkSupport:
+        folder = self.config.networks_dir / f"trial-{os.getpid()}"
+        return probe_networks(folder, wanted=self.config.networks, namespaces=self.isolation.namespaces)
 
     @cached_property
     def memory(self) -> MemoryControl:

@@ -49,6 +49,9 @@ def _cover_machine(plan: dict) -> None:
     if plan["uid"] is not None:
         copy = os.path.join(os.path.dirname(plan["scratch"]), "passwd")
         isolation.name_account(copy, plan["uid"], plan["gid"], *plan["account"])
+    if plan.get("network"):  # plans of the previous version have none
+        for path, by in mounts.list_network_files(plan):
+            isolation.cover_file(path, by)
     libraries, sources = mounts.open_slice_files(plan), mounts.open_sources(plan)
     isolation.give_own_places(mounts.open_tmp(plan), plan["shm_mib"], plan["uid"])
     isolation.hide_paths(plan["hide"], sources)

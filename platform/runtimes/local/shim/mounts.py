@@ -20,6 +20,8 @@ from runtimes.report_file import FILE, TOOLS, make_report_file
 from runtimes.storage.open_beneath import open_beneath
 
 FOLDER = os.O_PATH | os.O_DIRECTORY
+NETWORK_FILES = {"/etc/hosts": "hosts", "/etc/resolv.conf": "resolv.conf"}
+"""Files of the machine, and the names of a task's in their place in the folder of its network."""
 REFUSED_AT = 88  # in the usage file: 16 uint64, by card
 
 
@@ -70,6 +72,13 @@ def open_sources(plan: dict) -> list[tuple[int, str, str, bool]]:
 def open_tmp(plan: dict) -> int:
     """Return the task's own /tmp, opened."""
     return os.open(os.path.join(plan["scratch"], "tmp"), FOLDER | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+
+def list_network_files(plan: dict) -> list[tuple[str, str]]:
+    """Return (path, file to show in its place) for the files of the machine that name hosts."""
+    if not plan.get("network"):
+        return [(path, path) for path in NETWORK_FILES]
+    return [(path, os.path.join(plan["network"], name)) for path, name in NETWORK_FILES.items()]
 
 
 def in_home(path: str, home: str) -> str:

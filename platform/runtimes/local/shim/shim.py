@@ -9,6 +9,7 @@ import os
 import resource
 import select
 import signal
+import socket
 import sys
 import time
 from pathlib import Path
@@ -16,6 +17,7 @@ from pathlib import Path
 from agent.usage.group_counters import read_peak_mib
 from runtimes.local import isolation
 from runtimes.local.access.session_server import SessionServer
+from runtimes.local.network.namespace import receive_network
 from runtimes.local.processes import (
     Process,
     handles_signal,
@@ -45,20 +47,24 @@ KILL_EVERY_S = 0.05
 PIECES = 16  # of output, copied before others are looked after
 
 
-def main(path: str, lock: str, secrets: str = "", login: str = "") -> None:
-    """Run the task of a directory. lock, secrets, login: descriptors that the shim takes over, "" for none."""
-    for fd in filter(None, (lock, login)):
+def main(path: str, lock: str, secrets: str = "", login: str = "", network: str = "") -> None:
+    """Run the task of a directory. The others are descriptors that the shim takes over, "" for none.
+
+    network: a connection to the holder of the task's network, kept until the task has ended.
+    """
+    for fd in filter(None, (lock, login, network)):
         os.set_inheritable(int(fd), False)
     if os.fork():
         os._exit(0)
     given = secret_files.read_memory_file(int(secrets)) if secrets else NO_SECRETS
-    Shim(TaskDir(path), given, int(login or -1)).live()
+    network_holder = socket.socket(fileno=int(network)) if network else None
+    Shim(TaskDir(path), given, int(login or -1), network_holder).live()
     os._exit(0)
 
 
 class Shim:
-    def __init__(self, task: TaskDir, secrets: Secrets, login: int):
-        self.task, self.secrets, self.login = task, secrets, login
+    def __init__(self, task: TaskDir, secrets: Secrets, login: int, network_holder: socket.socket | None):
+        self.task, self.secrets, self.login, self.network_holder = task, secrets, login, network_holder
         self.masked = MaskedStream(LogMask(secrets.files.values()))
         self.plan: dict = {}
         self.epoch = 0
@@ -197,8 +203,9 @@ class Shim:
         self.counters = TaskCounters(plan["memory_kind"], plan["groups"], _read_reaped_ms)
         self.reports = ReportPipe(self.poll)
         go_r, go_w = os.pipe2(os.O_CLOEXEC)
+        self._enter_network()
         if plan["namespaces"]:
-            isolation.open_namespaces()
+            isolation.open_namespaces(owned=self.network_holder is not None)
         signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
         self.first = os.fork()
         if self.first == 0:
@@ -212,6 +219,14 @@ class Shim:
         os.write(go_w, b"g")
         os.close(go_w)
         self.began = time.monotonic()
+
+    def _enter_network(self) -> None:
+        """Enter the network of the task's job, where it has one: sessions and connections are made in it, too."""
+        if self.network_holder is not None:
+            network, owner = receive_network(self.network_holder)
+            isolation.enter_network(network, owner)
+            os.close(network)
+            os.close(owner)
 
     def _make_groups(self) -> None:
         """Make the control groups, and note them in the plan for the job's side of the fork."""

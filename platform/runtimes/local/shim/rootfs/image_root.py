@@ -14,8 +14,6 @@ from runtimes.storage.open_beneath import open_beneath
 
 LAYER_FOLDERS = ("upper", "work", "root")
 """In the plan's folder of the image: what the task writes, the kernel's own, and where both lie on the layers."""
-MACHINE_FILES = ("/etc/resolv.conf", "/etc/hosts")
-"""The task uses the machine's network, so it needs the machine's names."""
 MOST_PASSWD = 1 << 20
 FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -31,7 +29,7 @@ def enter_image(plan: dict) -> None:
     _bind(root, "/tmp", tmp, read_only=False)
     for source, base, below, read_only in sources:
         _bind(root, base, source, below=below, read_only=read_only)
-    files = [(path, path) for path in MACHINE_FILES if os.path.isfile(path)]
+    files = [(path, target) for target, path in mounts.list_network_files(plan) if os.path.isfile(path)]
     for path, target in (*files, *image["files"]):
         _bind(root, target, os.open(path, os.O_PATH | os.O_CLOEXEC), read_only=True, is_file=True)
     for source, target, read_only in libraries:
