@@ -40,6 +40,7 @@ from jobs.submit import Check, find_submit_refusal, find_team, submit_job
 from notebooks.changes import apply_changes, check_notebook_name
 from notebooks.environment import READY, environment_state
 from notebooks.job_spec import build_spec
+from notebooks.kept_packages import find_kept_folder
 from notebooks.models import Notebook, NotebookQuerySet
 from notebooks.states import NotebookState
 from quotas.services import admit_notebook, find_full_limit, get_notebook_hours
@@ -271,10 +272,11 @@ def _store(owner: User, team: Team, spec: JobSpec) -> Notebook:
 
 def remove_files(notebook: Notebook) -> None:
     home = FileArea(notebook.user, None)
-    try:
-        record_removal(area=home, freed_bytes=home.store.remove(notebook.folder))
-    except NotFound:
-        pass  # never started
+    for folder in (notebook.folder, find_kept_folder(notebook.public_id)):
+        try:
+            record_removal(area=home, freed_bytes=home.store.remove(folder))
+        except NotFound:
+            pass  # never started
 
 
 def lock_notebook(pk: int) -> Notebook:

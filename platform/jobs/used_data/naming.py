@@ -9,7 +9,7 @@ from accounts.models import Team, User
 from common.errors import Conflict, FieldError, InvalidInput
 from common.locks import lock_rows
 from datasets.models import Dataset, DatasetUse, DatasetVersion, VersionState
-from datasets.naming import DatasetName, read_dataset_name
+from datasets.naming import ENVIRONMENT_KIND, DatasetName, read_dataset_name
 from datasets.services import delete_version
 from jobs.jobfile.shapes import pointer_of
 from jobs.jobfile.spec import JobSpec, list_data
@@ -30,22 +30,28 @@ def pin_data(user: User, team: Team, data: Mapping[str, str], pointer: str) -> d
 
     pointer: where the file has it. Raises InvalidInput for what the user may not read as for what is not there.
     """
-    pinned, errors = dict(data), []
     names = list_names(data)
+    chosen = choose_versions(user, team, {pointer + pointer_of([target]): name for target, name in names.items()})
+    return {**data} | {target: str(DatasetName(*_identify(chosen[pointer + pointer_of([target])]))) for target in names}
+
+
+def choose_versions(user: User, team: Team, names: Mapping[str, DatasetName]) -> dict[str, DatasetVersion]:
+    """Return the version that each name means, the newest where it has no number, by where the file has it.
+
+    Raises InvalidInput for what the user may not read as for what is not there.
+    """
+    chosen, errors = {}, []
     versions = _load_versions([_of_team(name, team) for name in names.values()], user)
-    for target, name in names.items():
+    for pointer, name in names.items():
         found = versions.get(_key(_of_team(name, team)), [])
-        chosen = next((one for one in found if name.number in (None, one.number)), None)
-        if chosen is None:
-            newest = max((one.number for one in found), default=None)
-            code = "unknown_dataset_version" if newest else "unknown_dataset"
-            said = {"name": str(name), "newest": f"v{newest}"}
-            errors.append(FieldError(pointer + pointer_of([target]), code, said))
-        else:
-            pinned[target] = str(DatasetName(name.kind, chosen.dataset.team.name, name.name, chosen.number))
+        version = next((one for one in found if name.number in (None, one.number)), None)
+        if version is not None:
+            chosen[pointer] = version
+            continue
+        errors.append(_refuse_unknown(pointer, name, max((one.number for one in found), default=None)))
     if errors:
         raise InvalidInput(errors)
-    return pinned
+    return chosen
 
 
 def record_uses(job: Job, spec: JobSpec) -> None:
@@ -62,7 +68,7 @@ def record_uses(job: Job, spec: JobSpec) -> None:
     ready = {_identify(row) for row in wanted.select_related("dataset__team") if row.pk in there}
     for pointer, name in names.items():
         if (*_key(name), name.number) not in ready:
-            raise InvalidInput([FieldError(pointer, "unknown_dataset", {"name": str(name)})])
+            raise InvalidInput([_refuse_unknown(pointer, name)])
     DatasetUse.objects.bulk_create(DatasetUse(version_id=pk, job=job.pk) for pk in sorted(there))
 
 
@@ -91,6 +97,14 @@ def delete_unused_version(*, actor: User, version: DatasetVersion) -> None:
         told = [job.public_id for job in jobs[:MOST_TOLD]] + (["…"] if len(jobs) > MOST_TOLD else [])
         raise Conflict("dataset_in_use", version=version.number, jobs=", ".join(told))
     delete_version(actor=actor, version=version)
+
+
+def _refuse_unknown(pointer: str, name: DatasetName, newest: int | None = None) -> FieldError:
+    is_environment = name.kind == ENVIRONMENT_KIND
+    said = {"name": name.in_kind if is_environment else str(name)}
+    if newest is not None:
+        return FieldError(pointer, "unknown_dataset_version", {**said, "newest": f"v{newest}"})
+    return FieldError(pointer, "unknown_environment" if is_environment else "unknown_dataset", said)
 
 
 def _of_team(name: DatasetName, team: Team) -> DatasetName:

@@ -11,7 +11,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from accounts.models import User
 from accounts.permissions import require
 from common.errors import PlatformError
-from datasets.models import Dataset, DatasetVersion
+from datasets.models import Dataset, DatasetKind, DatasetVersion
 from datasets.services import (
     add_version,
     change_dataset,
@@ -55,7 +55,8 @@ def show_datasets(request: HttpRequest) -> HttpResponse:
         if made is not None:
             messages.success(request, _("%(name)s is being taken.") % {"name": made.public_id})
             return redirect("dataset", dataset_id=made.dataset.public_id)
-    context = {"datasets": view_datasets(list_datasets(user)[:MOST_DATASETS]), "form": form}
+    rows = list_datasets(user).exclude(kind=DatasetKind.ENVIRONMENT)[:MOST_DATASETS]
+    context = {"datasets": view_datasets(rows), "form": form}
     return render(request, "datasets/list.html", context, status=400 if form.is_bound else 200)
 
 

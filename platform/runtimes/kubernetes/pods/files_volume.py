@@ -14,11 +14,13 @@ from typing import Any
 from runtimes.contract.errors import Rejected, Unavailable
 from runtimes.contract.task import Mount, TaskSpec
 from runtimes.kubernetes.pods import names
+from runtimes.python_environment import FOLDER
 from runtimes.report_file import FILE, make_report_file
 from runtimes.storage.areas import AreaId, ensure_area, get_area_path
 
 VOLUME = "files"
 ACCESS = ("ReadWriteMany", "ReadWriteOnce")
+ENVIRONMENT = os.path.join(names.TASK_ROOT, FOLDER)
 SIZE = re.compile(r"[1-9][0-9]{0,17}([kMGTP]|[KMGTP]i)?")
 VERSION = re.compile(r"[0-9a-f]{32}/[0-9]+")
 UMASKS = {"home": "022", "team": "007"}
@@ -68,7 +70,7 @@ def check_storage(storage: Storage) -> Storage:
 def check_files(spec: TaskSpec, storage: Storage | None) -> None:
     """Raise Rejected for code or data that cannot be mounted."""
     if storage is None:
-        if spec.code_path or spec.mounts:
+        if spec.code_path or spec.mounts or spec.environment:
             raise Rejected(
                 "This cluster has no storage for code and data. Use an image that brings them, or ask an administrator"
                 " to set TESSERA_STORAGE_CLASS."
@@ -76,7 +78,7 @@ def check_files(spec: TaskSpec, storage: Storage | None) -> None:
         return
     if spec.code_path:
         _relative_path(storage, spec.code_path)
-    for mount in spec.mounts:
+    for mount in (*spec.mounts, *([spec.environment] if spec.environment else [])):
         _check_mount(spec, mount, storage)
 
 
@@ -125,6 +127,9 @@ def build_mounts(spec: TaskSpec, storage: Storage | None) -> list[dict]:
         found.append(_mount(storage, path, _read_only(kind), read_only=True))
     if spec.code_path:
         found.append(_mount(storage, spec.code_path, build_code_path(spec), read_only=True))
+    if spec.environment and spec.environment.place and spec.environment.place.kind == "dataset":
+        version = get_area_path(storage.files, spec.environment.place) / spec.environment.source
+        found.append(_mount(storage, version, ENVIRONMENT, read_only=True))
     for mount in spec.mounts:
         if mount.place is None:
             found.append(_mount(storage, mount.source, mount.target, read_only=mount.read_only))
@@ -137,6 +142,11 @@ def build_mounts(spec: TaskSpec, storage: Storage | None) -> list[dict]:
 def build_links(spec: TaskSpec) -> list[str]:
     """Return supervisor.sh's four words per data folder: umask, folder, folder as shown, link."""
     words = []
+    if (
+        spec.environment and spec.environment.place and spec.environment.place.kind == "home"
+    ):  # links may be in its path
+        made = os.path.join(names.TASK_ROOT, "home", os.path.normpath(spec.environment.source))
+        words += [UMASKS["home"], made, made, ENVIRONMENT]
     for mount in spec.mounts:
         if mount.place is not None and mount.place.kind == "dataset":
             made = _dataset_path(mount)
