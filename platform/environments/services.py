@@ -1,6 +1,9 @@
 """Environments: built from a recipe by a job, saved from a notebook, found by what they bring, compared."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+
+from django.db.models import Count
 
 from accounts.models import User
 from common.errors import Conflict, InvalidInput, NotFound
@@ -78,6 +81,17 @@ def find_with_package(text: str):
     if is_exact:
         packages = EnvironmentPackage.objects.filter(name=normalise_name(name), number=number)
     return DatasetVersion.objects.filter(state=VersionState.READY, pk__in=packages.values("version"))
+
+
+def match_packages(versions: Iterable[DatasetVersion], text: str) -> tuple[dict[int, int], dict[int, list[str]]]:
+    """Return how many packages each version brings, and which of them `text` names, by the version's key."""
+    rows = EnvironmentPackage.objects.filter(version__in=[row.pk for row in versions])
+    counts = dict(rows.order_by().values_list("version_id").annotate(Count("pk")))
+    found: dict[int, list[str]] = {}
+    if wanted := normalise_name(text.partition("==")[0].strip()):
+        for one in rows.filter(name__contains=wanted):
+            found.setdefault(one.version_id, []).append(str(one))
+    return counts, found
 
 
 def list_builds(user: User, name: str = "") -> JobQuerySet:
