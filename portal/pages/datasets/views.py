@@ -26,6 +26,7 @@ from datasets.services import (
 from jobs.used_data.naming import delete_unused_version
 from portal.downloads import send_file
 from portal.forms import save
+from portal.pages.datasets.environments import list_package_changes
 from portal.pages.datasets.forms import ShareForm, VersionForm, show_values
 from portal.pages.datasets.view_model import (
     VersionView,
@@ -85,17 +86,18 @@ def show_version(request: HttpRequest, dataset_id: str, version: int) -> HttpRes
     path, against = request.GET.get("path", ""), request.GET.get("against", "")
     others = [view for view in view_versions(row.dataset) if view.is_ready and view.row.pk != row.pk]
     other = next((view.row for view in others if str(view.row.number) == against), None)
-    view = VersionView(row, 0)
+    view, is_environment = VersionView(row, 0), row.dataset.kind == DatasetKind.ENVIRONMENT
     context = {
         "view": view,
         "others": others,
         "other": other,
-        "differences": list_differences(other, row) if other and view.is_ready else None,
+        "differences": list_differences(other, row) if other and view.is_ready and not is_environment else None,
         "path": path,
         "crumbs": list_crumbs(path),
         "files": list_files(user, row, path) if view.is_ready and not other else None,
         "jobs": find_jobs(user, row),
         "maker": find_maker(user, row),
+        "packages": list_package_changes(other, row) if is_environment else None,
         "may_change": may_change(user, row.dataset),
     }
     return render(request, "datasets/version.html", context)
