@@ -70,7 +70,7 @@ def build_spec(notebook: Notebook, *, hours: int | None, gpu: str | None, image:
         ),
         env={**kept.env, "NOTEBOOK_FOLDER": notebook.folder},  # its shells start there
         gpu=kept.gpu if gpu is None else parse_gpu(gpu),
-        image=kept.image or image or None,
+        image=kept.image or (image if not kept.environment else "") or None,  # an environment brings its own
         time_s=None if hours is None else hours * 3600,
         max_time_s=None,
         preemptible=False,  # whatever its pool says of jobs: somebody works in it

@@ -14,6 +14,7 @@ from common.errors import Conflict, Impossible, InvalidInput, NameTaken, NotPerm
 from events.models import Event, Notice
 from events.record_and_publish import SYSTEM, record
 from files.file_areas import find_file_area
+from jobs.jobfile.spec import from_json
 from jobs.models import Job, JobKind, Task
 from jobs.states import TaskState
 from notebooks.environment import READY, environment_path
@@ -124,6 +125,20 @@ def test_each_start_keeps_its_packages_in_a_folder_of_its_own_at_home(cast):
     kept = Mount(AreaId("home", cast.ada.uid), f".tessera-environments/{explore.public_id}", "env", read_only=False)
     assert build_task_spec(task).environment == kept != build_kept_mount(other.job)
     assert build_kept_mount(make.job(cast.ada, pool="dev", labels={"notebook": explore.public_id})) is None
+
+
+def test_a_notebook_may_use_an_environment_instead_which_is_pinned_at_each_start(cast, settings, tmp_path):
+    make.files(cast.ada, {"pyvenv.cfg": ""}, "venv")
+    make.environment(cast.ada, "sd-train", "venv")
+    explore = create_notebook(user=cast.ada, name="explore", gpu="0", environment="sd-train")
+    [task] = make.start(start(explore).job)
+    assert task.job.spec["environment"] == "nlp/sd-train@v1"
+    used = build_task_spec(task).environment
+    assert used is not None and used.read_only and used.source == "1"
+    with pytest.raises(InvalidInput):
+        create_notebook(user=cast.ada, name="other", gpu="0", environment="SD train")
+    other = change_notebook(actor=cast.ada, notebook=explore, environment=None)
+    assert from_json(other.spec).environment is None
 
 
 def test_nothing_starts_before_the_environment_is_there(cast, settings, tmp_path):
