@@ -1,5 +1,6 @@
 """Recipes: what is wrong with one is told at its place, and what it says stays words to the shell that runs it."""
 
+import shutil
 import subprocess
 
 import pytest
@@ -53,6 +54,20 @@ def test_nothing_that_a_recipe_says_leaves_its_quotes(tmp_path):
     assert (tmp_path / "work" / REQUIREMENTS).read_text() == f"{bad}\n"
     assert (tmp_path / "env/etc/$(touch bad)'").read_text() == "settings"
     assert not list(tmp_path.rglob("bad"))
+
+
+def test_what_wants_a_compiler_is_named_where_there_is_none(tmp_path):
+    for name, does in {"python3": "", "python": "echo '  ERROR: Failed building wheel for pesq'; exit 1"}.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{does}\n")
+        (tmp_path / name).chmod(0o755)
+    for name in ("cat", "mktemp", "sed", "sort", "tee", "tr"):
+        (tmp_path / name).symlink_to(shutil.which(name))
+    argv = ["/bin/sh", "-c", write_script(Recipe(name="a", pip=("pesq",)))]
+    done = subprocess.run(
+        argv, cwd=tmp_path, env={"PATH": str(tmp_path), "VIRTUAL_ENV": "env"}, capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert "There is no compiler here for what has to be compiled: pesq - choose a base with one" in done.stdout
 
 
 def test_packages_are_read_from_the_names_of_folders():

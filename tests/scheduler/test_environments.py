@@ -63,3 +63,17 @@ def test_a_recipe_becomes_a_version_in_which_jobs_run(local, ada, wheels):
     build(ada)
     first, second = DatasetVersion.objects.order_by("number")
     assert (second.number, second.digest, second.new_bytes) == (2, first.digest, 0)
+
+
+def test_a_hostile_recipe_changes_nothing_outside_and_leaves_no_version(local, ada, wheels):
+    """Its shell text is that of any task: it cannot write outside, and its children end with it."""
+    hostile = (
+        "for place in /usr/bin /etc /; do touch $place/tessera-hostile && echo WROTE $place; done; "
+        "(while :; do sleep 1000; done) & (setsid sleep 1001 &) ; exit 1"
+    )
+    job = build(ada, pip=PIP, test=hostile)
+    assert (job.state, job.reason) == (JobState.FAILED, "exit_nonzero")
+    words = log(local, job)
+    assert "The test failed, so there is no version." in words and "WROTE" not in words
+    assert not DatasetVersion.objects.exists()
+    assert {view.phase for view in local.list_containers()} <= {"exited"}
