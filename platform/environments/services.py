@@ -94,10 +94,9 @@ def match_packages(versions: Iterable[DatasetVersion], text: str) -> tuple[dict[
     return counts, found
 
 
-def list_builds(user: User, name: str = "") -> JobQuerySet:
+def list_builds(user: User) -> JobQuerySet:
     """Return the jobs that build environments, of those that the user sees, newest first."""
-    found = Job.objects.visible_to(user).filter(labels__has_key=LABEL)
-    return (found.filter(labels__contains={LABEL: name}) if name else found).order_by("-pk")
+    return Job.objects.visible_to(user).filter(labels__has_key=LABEL).order_by("-pk")
 
 
 def compare_packages(before: DatasetVersion, after: DatasetVersion) -> list[PackageChange]:
@@ -106,11 +105,6 @@ def compare_packages(before: DatasetVersion, after: DatasetVersion) -> list[Pack
     names = sorted(old.keys() | new.keys())
     changes = [PackageChange(name, old.get(name, ""), new.get(name, "")) for name in names]
     return [change for change in changes if change.before != change.after]
-
-
-def write_lock(version: DatasetVersion) -> str:
-    """Return what a version brings as lines of a requirements file."""
-    return "".join(f"{one.name}=={one.number}\n" for one in version.packages.all())
 
 
 def _name_in_recipe(pointer: str) -> str:

@@ -40,6 +40,8 @@ def test_the_newest_is_pinned_with_its_image_and_mounted_read_only(cast):
     with pytest.raises(Conflict):
         delete_unused_version(actor=cast.ada, version=version)
     assert refusal(cast.ada, environment="sd", image="debian:12") == [("/image", "image_of_environment")]
+    roles = {"a": {"run": "x", "image": "debian:12"}, "b": {"run": "y"}}
+    assert refusal(cast.ada, environment="sd", roles=roles) == [("/roles/a/image", "image_of_environment")]
     with pytest.raises(InvalidInput):  # as of any image
         pin_environment(cast.ada, cast.nlp, JobSpec(name="a", environment="sd"), containers=False)
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from accounts.models import Team, User
 from common.errors import FieldError, InvalidInput
 from datasets.naming import read_environment_name
+from jobs.jobfile.shapes import pointer_of
 from jobs.jobfile.spec import JobSpec
 from jobs.used_data.naming import choose_versions
 
@@ -21,7 +22,8 @@ def pin_environment(user: User, team: Team, spec: JobSpec, *, containers: bool) 
     base = version.base
     if base and not containers:
         raise InvalidInput([FieldError("/environment", "no_containers")])
-    if spec.image not in (None, base):
-        said = {"name": version.job_file_name, "known": base.partition("@")[0]}
-        raise InvalidInput([FieldError("/image", "image_of_environment", said)])
+    said = {"name": version.job_file_name, "known": base.partition("@")[0]}
+    images = {"/image": spec.image, **{pointer_of(["roles", role.name, "image"]): role.image for role in spec.roles}}
+    if wrong := [pointer for pointer, image in images.items() if image not in (None, base)]:
+        raise InvalidInput([FieldError(pointer, "image_of_environment", said) for pointer in wrong])
     return replace(spec, environment=version.job_file_name, image=base or None)
