@@ -44,6 +44,7 @@ COMMANDS = {
     "settle": ("jobs.actions", "End tasks that their machine does not know any more, as an administrator."),
     "idle": ("jobs.actions", "What is held and idle: ls, people, snooze, exempt, release."),
     "files": ("files", "Your files there, and your teams'."),
+    "env": ("environments", "Environments of Python packages: ls, show, build, save, diff, rm."),
     "data": ("datasets", "Datasets and models in versions: ls, add, show, diff, stage, share, rm, restore."),
     "volumes": ("volumes", "Storage of the site that jobs may name: ls, add, set, rm."),
     "nb": ("notebooks", "Notebooks: start, open, stop, ls, rename; addresses for editors."),

@@ -107,6 +107,8 @@ SUFFICES = {
         "cron": "0 6 * * 1",
     },
     "POST /api/v1/datasets": {"name": "corpus", "path": "corpus"},
+    "POST /api/v1/environments:build": {"name": "tools", "pip": ["numpy==2.1.0"], "pool": "dev"},
+    "POST /api/v1/notebooks/{notebook_id}:save-environment": {"name": "tools"},
     "PATCH /api/v1/datasets/{dataset_id}": {"share": "private"},
     "PATCH /api/v1/schedules/{schedule_id}": {"cron": "0 6 * * 1"},
     "POST /api/v1/webhooks": {"name": "third", "url": "https://example.com/third", "topics": ["job.failed"]},

@@ -183,6 +183,13 @@ def dataset(person: User, name: str = "corpus", versions: int = 1, **fields) -> 
     return DatasetVersion.objects.select_related("dataset__team").latest("pk")
 
 
+def environment(person: User, name: str, folder: str) -> DatasetVersion:
+    """The next version of an environment, of a folder of their home."""
+    made = add_version(actor=person, team=person.teams.get(), name=name, place="home", path=folder, kind="environment")
+    make_versions()
+    return made
+
+
 def alert(code: str, label: str = "n1:0", **fields) -> Alert:
     """One of a rule that ships, firing since now."""
     ship_rules()

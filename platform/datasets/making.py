@@ -18,13 +18,15 @@ from django.db.models.functions import Now
 from common.amounts import show_bytes
 from common.errors import Conflict, PlatformError
 from common.locks import database_now
-from datasets.models import Dataset, DatasetVersion, VersionState
+from datasets.models import Dataset, DatasetKind, DatasetVersion, EnvironmentPackage, VersionState
+from datasets.packages import read_packages
 from datasets.services import find_store, sum_new_bytes
 from events.record_and_publish import SYSTEM
 from events.transitions import Move, advance
 from files.file_areas import FileArea, find_file_area
 from files.usage import load_used
 from runtimes.dataset_store import taking
+from runtimes.dataset_store.manifest import read_manifest
 from runtimes.dataset_store.removing import remove_version, sweep_store
 from runtimes.dataset_store.taking import Progress, Taken
 
@@ -159,7 +161,15 @@ def _columns(progress: Progress) -> dict:
 def _finish(version: DatasetVersion, holder: str, taken: Taken) -> None:
     summary = taken.summary
     counts = {"files": summary.files, "bytes": summary.bytes, "digest": summary.digest}
+    if version.dataset.kind == DatasetKind.ENVIRONMENT:
+        _note_packages(version)
     _move(version, holder, VersionState.READY, _columns(taken.progress) | counts | {"ready_at": Now()})
+
+
+def _note_packages(version: DatasetVersion) -> None:
+    manifest = read_manifest(find_store().manifest(version.dataset.key, version.number))
+    rows = [EnvironmentPackage(version=version, name=name, number=n) for name, n in read_packages(manifest).items()]
+    EnvironmentPackage.objects.bulk_create(rows, ignore_conflicts=True)
 
 
 @transaction.atomic

@@ -1,4 +1,4 @@
-"""Datasets and models: named lines of versions, which never change."""
+"""Datasets, models and environments: named lines of versions, which never change."""
 
 from secrets import token_hex
 
@@ -15,6 +15,7 @@ PREFIX = "ds-"
 class DatasetKind(models.TextChoices):
     DATASET = "dataset"
     MODEL = "model"
+    ENVIRONMENT = "environment"
 
 
 class Share(models.TextChoices):
@@ -55,14 +56,16 @@ class DatasetQuerySet(models.QuerySet["Dataset"]):
 
 
 class Dataset(models.Model):
-    """A dataset or model of a team. key: where its versions lie, which nobody guesses. newest: the highest number yet.
+    """A dataset, model or environment of a team.
+
+    key: where its versions lie, which nobody guesses. newest: the highest number yet.
 
     A row stays for ever: `team/name@7` never means something else, however old the job is that names it.
     """
 
     KIND = "dataset"
 
-    kind = models.CharField(max_length=8, choices=DatasetKind.choices, default=DatasetKind.DATASET)
+    kind = models.CharField(max_length=12, choices=DatasetKind.choices, default=DatasetKind.DATASET)
     name = models.CharField(max_length=64)
     team = models.ForeignKey(Team, on_delete=models.PROTECT, related_name="+")
     user = models.ForeignKey(User, on_delete=models.PROTECT, related_name="+")
@@ -98,7 +101,8 @@ class DatasetVersion(models.Model):
 
     new_bytes: what it needed on disk besides earlier versions. digest: of its manifest. left_out: [path, why], the
     first of left_out_count. error: code and values of what it failed for. lease_holder, lease_until: who makes it now;
-    tries: how many began. purged_at: when the files of a deleted one were removed.
+    tries: how many began. purged_at: when the files of a deleted one were removed. base: the image in which an
+    environment was made, and in which it is used; "" for what tasks without one have.
     """
 
     KIND = "dataset_version"
@@ -115,6 +119,7 @@ class DatasetVersion(models.Model):
     place = models.CharField(max_length=80)
     path = models.TextField(blank=True)
     note = models.CharField(max_length=500, blank=True)
+    base = models.TextField(blank=True, default="")
     files = models.PositiveBigIntegerField(default=0)
     bytes = models.PositiveBigIntegerField(default=0)
     new_bytes = models.PositiveBigIntegerField(default=0)
@@ -150,8 +155,9 @@ class DatasetVersion(models.Model):
 
     @property
     def job_file_name(self) -> str:
-        """As job files of any team name it."""
-        return str(DatasetName(self.dataset.kind, self.dataset.team.name, self.dataset.name, self.number))
+        """As job files of any team name it: environments by a key of their own, all others in `data`."""
+        name = DatasetName(self.dataset.kind, self.dataset.team.name, self.dataset.name, self.number)
+        return name.in_kind if self.dataset.kind == DatasetKind.ENVIRONMENT else str(name)
 
     @property
     def source(self) -> str:
@@ -172,6 +178,22 @@ class DatasetStage(models.Model):
 
     def __str__(self) -> str:
         return f"{self.dataset}@{self.name}"
+
+
+class EnvironmentPackage(models.Model):
+    """A Python package that a version of an environment brings. name: normalised. number: its version."""
+
+    version = models.ForeignKey(DatasetVersion, on_delete=models.CASCADE, related_name="packages")
+    name = models.CharField(max_length=200)
+    number = models.CharField(max_length=100)
+
+    class Meta:
+        ordering = ["name"]
+        constraints = [models.UniqueConstraint(fields=["version", "name"], name="package_of_environment")]
+        indexes = [models.Index(fields=["name", "number"], name="packages_by_name")]
+
+    def __str__(self) -> str:
+        return f"{self.name}=={self.number}"
 
 
 class DatasetOutput(models.Model):

@@ -41,7 +41,7 @@ def find_store() -> StoreLayout:
 
 
 def list_datasets(user: User, kind: str = "") -> DatasetQuerySet:
-    """Return the datasets that the user may read and that have a version, by name."""
+    """Return the datasets that the user may read and that have a version, by name. kind: "" for all."""
     shown = DatasetVersion.objects.exclude(state=VersionState.DELETED).values("dataset")
     found = Dataset.objects.readable_by(user).with_names().filter(pk__in=shown)
     return found.filter(kind=kind) if kind else found
@@ -102,8 +102,11 @@ def add_version(
     share: str | None = None,
     description: str | None = None,
     note: str = "",
+    base: str = "",
 ) -> DatasetVersion:
     """Begin the next version of a dataset, which is made if it is new, from a folder. It is taken by a process.
+
+    base: the image of an environment.
 
     Raises InvalidInput, NotFound, NotPermitted, Conflict, NameTaken, DiskFull.
     """
@@ -121,7 +124,7 @@ def add_version(
         dataset.newest += 1
         dataset.save(update_fields=["newest"])
         version = DatasetVersion.objects.create(
-            dataset=dataset, number=dataset.newest, user=actor, place=area.name, path=path, note=note
+            dataset=dataset, number=dataset.newest, user=actor, place=area.name, path=path, note=note, base=base
         )
         said = {"name": dataset.name, "version": version.number, "from": version.source}
         record(dataset, "version_added", actor=actor.as_actor, params=said)

@@ -26,6 +26,14 @@ FIELD_MESSAGES = {
         "Pool %(pool)s gives a job at most %(max)s for its checkpoint, not %(got)s. Lower the grace period, or "
         "choose another pool."
     ),
+    "image_of_environment": _(
+        "The environment %(name)s runs in the image in which it was made, %(known)s. Take image out of the file, or "
+        "choose another environment."
+    ),
+    "image_of_environment.none": _(
+        "The environment %(name)s was made without an image, for the machines' own Python. Take image out of the file, "
+        "or choose another environment."
+    ),
     "impossible_cpu_milli": _(
         "No node in pool %(pool)s can give one task %(asked)s CPU cores. Ask for at most %(largest)s."
     ),
@@ -132,6 +140,9 @@ FIELD_MESSAGES = {
     "unknown_dependency": _(
         "There is no job “%(name)s” that you see. Write its id, such as job-12, or the name of one of your own jobs in "
         "the team %(team)s."
+    ),
+    "unknown_environment": _(
+        "You can use no environment %(name)s. Look at the page Environments for the names of those that you may use."
     ),
     "unknown_own_secret": _(
         "You have no secret %(name)s. Make it under Secrets, or with: tessera secrets set %(name)s."

@@ -39,6 +39,7 @@ from jobs.notices.recipients import check_notified
 from jobs.outputs.outputs import check_outputs
 from jobs.pricing.budget import Asked, shorter
 from jobs.pricing.price import admit_priority, check_price, list_pools_to_wait_in
+from jobs.used_data.environments import pin_environment
 from jobs.used_data.naming import pin_data, record_uses
 from jobs.used_data.volumes import check_volumes
 from jobs.used_secrets.naming import resolve_secrets
@@ -185,6 +186,7 @@ class PoolChooser:
         if job is None:
             spec = change_data(spec, partial(check_volumes, team))
             spec = change_data(spec, partial(pin_data, self._user, team))
+            spec = pin_environment(self._user, team, spec, containers=self._containers)
             check_outputs(self._user, team, spec.outputs)
         if spec.notify and job is None:
             check_notified(team, spec.notify)

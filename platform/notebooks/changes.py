@@ -9,7 +9,7 @@ from common.errors import FieldError, InvalidInput
 from common.resources import parse_gpu
 from common.text import shorten_text
 from jobs.jobfile.spec import JobSpec
-from jobs.jobfile.values import DATA, ENV
+from jobs.jobfile.values import DATA, ENV, read_environment
 from jobs.submit import choose_pool
 from quotas.services import get_notebook_hours
 
@@ -17,7 +17,7 @@ NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 OTHERS_NAMES = re.compile(r"(nb|job)-[0-9]+")
 """These are ids at the SSH gateway."""
 
-CHANGES = ("name", "gpu", "cpu_milli", "memory_mib", "pool", "env", "data", "hours")
+CHANGES = ("name", "gpu", "cpu_milli", "memory_mib", "pool", "env", "data", "environment", "hours")
 
 
 def check_notebook_name(name: str) -> str:
@@ -53,6 +53,8 @@ def _read_change(user: User, key: str, value: Any) -> dict[str, Any]:
         return {"env": ENV.read(value, "/env")}
     if key == "data":
         return {"data": DATA.read(value, "/data")}
+    if key == "environment":
+        return {"environment": read_environment(value, "/environment") if value else None}
     if key == "hours":
         return {"max_time_s": _seconds(value, get_notebook_hours(user))}
     if key in ("cpu_milli", "memory_mib", "pool"):

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 from common.resources import parse_gpu
 from jobs.jobfile.spec import JobSpec, from_json
+from notebooks.kept_packages import LABEL, SCRIPT
 from notebooks.models import Notebook
 
 JUPYTER_PORT = 8888
-LABEL = "notebook"
 
 FIRST, TABS = "Untitled.ipynb", ".jupyterlab"
 """In the notebook's folder: the page made in an empty one, and the open tabs."""
@@ -22,7 +22,9 @@ EMPTY_PAGE = {
 
 # -s: packages installed at home cannot break JupyterLab. Kernels use socket files, limited to 107 bytes of name,
 # hence the short directory. JupyterLab's pings are off: tornado reads their ms as seconds.
-COMMAND = """
+COMMAND = (
+    """
+[ -z "$VIRTUAL_ENV" ] || PATH=${{PATH#"$VIRTUAL_ENV/bin:"}} # JupyterLab runs by the base's Python
 python=$TESSERA_TOOLS/bin/python
 if [ -z "$TESSERA_TOOLS" ]; then
   python=$(command -v python3)
@@ -36,7 +38,11 @@ if ! grep -qs ipynb {tabs}/*; then
   [ ! -e {first} ] || page=/lab/tree/{first}
 fi
 JUPYTER_RUNTIME_DIR=$(mktemp -d /tmp/nb-XXXXXX) || exit 3
-export JUPYTER_RUNTIME_DIR JUPYTER_TOKEN="$TESSERA_UPSTREAM_TOKEN" PATH="${{TESSERA_TOOLS:+$TESSERA_TOOLS/bin:}}$PATH"
+export JUPYTER_RUNTIME_DIR JUPYTER_TOKEN="$TESSERA_UPSTREAM_TOKEN"
+"""
+    + SCRIPT.replace("{", "{{").replace("}", "}}")
+    + """
+export PATH="${{VIRTUAL_ENV:+$VIRTUAL_ENV/bin:}}${{TESSERA_TOOLS:+$TESSERA_TOOLS/bin:}}$PATH"
 trap 'rm -rf "$JUPYTER_RUNTIME_DIR"' EXIT
 trap : TERM
 "$python" -s -m jupyterlab --no-browser \
@@ -48,7 +54,8 @@ trap : TERM
   --LabApp.default_url="$page" --LabApp.workspaces_dir="$HOME/{folder}/{tabs}" \
   --LabApp.extension_manager=readonly --LabApp.news_url=None \
   --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate --LanguageServerManager.autodetect=False
-""".strip()
+"""
+).strip()
 
 
 def build_spec(notebook: Notebook, *, hours: int | None, gpu: str | None, image: str = "") -> JobSpec:
@@ -63,7 +70,7 @@ def build_spec(notebook: Notebook, *, hours: int | None, gpu: str | None, image:
         ),
         env={**kept.env, "NOTEBOOK_FOLDER": notebook.folder},  # its shells start there
         gpu=kept.gpu if gpu is None else parse_gpu(gpu),
-        image=kept.image or image or None,
+        image=kept.image or (image if not kept.environment else "") or None,  # an environment brings its own
         time_s=None if hours is None else hours * 3600,
         max_time_s=None,
         preemptible=False,  # whatever its pool says of jobs: somebody works in it

@@ -40,6 +40,7 @@ from jobs.submit import Check, find_submit_refusal, find_team, submit_job
 from notebooks.changes import apply_changes, check_notebook_name
 from notebooks.environment import READY, environment_state
 from notebooks.job_spec import build_spec
+from notebooks.kept_packages import find_kept_folder
 from notebooks.models import Notebook, NotebookQuerySet
 from notebooks.states import NotebookState
 from quotas.services import admit_notebook, find_full_limit, get_notebook_hours
@@ -60,11 +61,14 @@ def create_notebook(
     pool: str | None = None,
     env: dict | None = None,
     data: dict | None = None,
+    environment: str | None = None,
     hours: int | None = None,
     key: str = "",
     body: bytes = b"",
 ) -> Notebook:
-    """Create a notebook. gpu: as in a job file. hours: limit of each start. key, body: see jobs.idempotency.
+    """Create a notebook. gpu: as in a job file. environment: instead of one of its own, which it may change.
+
+    hours: limit of each start. key, body: see jobs.idempotency.
 
     Raises InvalidInput, NameTaken, NotPermitted, KeyReused, DiskFull.
     """
@@ -76,7 +80,17 @@ def create_notebook(
     base = JobSpec(run="", name="", team=in_team.name, retry_times=0)
     sizes = {"gpu": gpu, "cpu_milli": cpu_milli, "memory_mib": memory_mib}
     spec = apply_changes(
-        user, base, {"name": name, **sizes, "pool": pool, "env": env or {}, "data": data or {}, "hours": hours}
+        user,
+        base,
+        {
+            "name": name,
+            **sizes,
+            "pool": pool,
+            "env": env or {},
+            "data": data or {},
+            "environment": environment,
+            "hours": hours,
+        },
     )
     try:
         with transaction.atomic():
@@ -111,11 +125,11 @@ def _change(actor: User, row: Notebook, versions: Collection[str] | None, change
         raise ChangedMeanwhile()
     spec = apply_changes(row.user, from_json(row.spec), changes)
     before, after = row.spec, to_json(spec)
-    changed = [key for key in after if before.get(key) != after[key]]
+    changed = [key for key in before | after if before.get(key) != after.get(key)]
     if changed:
         Notebook.objects.filter(pk=row.pk).update(name=spec.name, spec=after)
         told = [key for key in changed if key not in ("env", "data")]  # their values may be private
-        params = {"from": {k: before.get(k) for k in told}, "to": {k: after[k] for k in told}, "fields": changed}
+        params = {"from": {k: before.get(k) for k in told}, "to": {k: after.get(k) for k in told}, "fields": changed}
         record(row, "changed", actor=actor.as_actor, params=params)
     return find_again(row)
 
@@ -271,10 +285,11 @@ def _store(owner: User, team: Team, spec: JobSpec) -> Notebook:
 
 def remove_files(notebook: Notebook) -> None:
     home = FileArea(notebook.user, None)
-    try:
-        record_removal(area=home, freed_bytes=home.store.remove(notebook.folder))
-    except NotFound:
-        pass  # never started
+    for folder in (notebook.folder, find_kept_folder(notebook.public_id)):
+        try:
+            record_removal(area=home, freed_bytes=home.store.remove(folder))
+        except NotFound:
+            pass  # never started
 
 
 def lock_notebook(pk: int) -> Notebook:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from runtimes.contract.task import Peer, TaskSpec
 from runtimes.gpu_sharing import is_forbidden_env
+from runtimes.python_environment import build_environment_variables
 from runtimes.report_file import FILE, REPORT
 
 SECRETS = "TESSERA_SECRETS"
@@ -67,9 +68,11 @@ def build_task_environment(
     seen_at: of the task's home, tmp, hosts.
     """
     ports = {f"TESSERA_PORT_{declared}": str(actual) for declared, actual in spec.port_map.items()}
+    kept = spec.environment
+    venv = build_environment_variables(seen_at, read_only=kept.read_only) if kept else {}
     own = {name: value for name, value in spec.env.items() if not is_forbidden_env(name)}
     defaults, identity = _defaults(spec, seen_at), _identity(spec, seen_at)
-    return defaults | dict(hints) | own | spec.platform_env | ports | dict(fixed) | identity
+    return defaults | dict(hints) | own | spec.platform_env | ports | dict(fixed) | venv | identity
 
 
 def _names(peers: tuple[Peer, ...]) -> Iterator[tuple[str, Peer]]:

@@ -5,7 +5,7 @@ from django.urls.converters import StringConverter
 
 from portal.api import about, search
 from portal.api.cluster import agents, health, history, maintenance, nodes, pools, quota_writes, quotas, replay
-from portal.api.datasets import datasets
+from portal.api.datasets import datasets, environments
 from portal.api.events import audit, events, notices, webhooks
 from portal.api.files import files, uploads, volumes
 from portal.api.jobs import (
@@ -163,6 +163,9 @@ urlpatterns = [
     path(f"{DATASET_VERSION}:restore", datasets.VersionRestore.as_view(), name="api-dataset-version-restore"),
     path(f"{DATASET_VERSION}/files", datasets.VersionFiles.as_view(), name="api-dataset-files"),
     path(f"{DATASET_VERSION}/content", datasets.VersionContent.as_view(), name="api-dataset-content"),
+    path("environments", environments.Environments.as_view(), name="api-environments"),
+    path("environments:build", environments.EnvironmentBuild.as_view(), name="api-environment-build"),
+    path(f"{DATASET_VERSION}/packages", environments.VersionPackages.as_view(), name="api-environment-packages"),
     path(f"{DATASET_VERSION}/diff", datasets.VersionDiff.as_view(), name="api-dataset-diff"),
     path("templates", templates.TemplateList.as_view(), name="api-templates"),
     path("templates/<template:template_id>", templates.TemplateDetail.as_view(), name="api-template"),
@@ -227,6 +230,11 @@ urlpatterns = [
     path("notebooks/<api_notebook:notebook_id>:start", notebooks.NotebookStart.as_view(), name="api-notebook-start"),
     path("notebooks/<api_notebook:notebook_id>:stop", notebooks.NotebookStop.as_view(), name="api-notebook-stop"),
     path("notebooks/<api_notebook:notebook_id>:clone", notebooks.NotebookClone.as_view(), name="api-notebook-clone"),
+    path(
+        "notebooks/<api_notebook:notebook_id>:save-environment",
+        environments.EnvironmentSave.as_view(),
+        name="api-environment-save",
+    ),
     path("notebooks/<api_notebook:notebook_id>:extend", notebooks.NotebookExtend.as_view(), name="api-notebook-extend"),
     path("code", code_uploads.CodeUpload.as_view(), name="api-codes"),
     path("code/<digest:digest>", code_uploads.CodeDetail.as_view(), name="api-code"),

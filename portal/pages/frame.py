@@ -50,6 +50,7 @@ NAV_GROUPS: tuple[tuple[str | Promise, tuple[NavItem, ...]], ...] = (
             NavItem("schedules", _("Schedules"), "clock", ("/schedules/",)),
             NavItem("files", _("Files"), "folder", ("/files/",)),
             NavItem("datasets", _("Data"), "stack-2", ("/data/",)),
+            NavItem("environments", _("Environments"), "flask", ("/environments/",)),
         ),
     ),
     (

@@ -27,6 +27,7 @@ from portal.pages.console import (
     windows,
 )
 from portal.pages.console.catalogue import images, volumes
+from portal.pages.datasets import environments
 from portal.pages.datasets import views as datasets
 from portal.pages.files import views as files
 from portal.pages.home import views as home
@@ -58,6 +59,7 @@ urlpatterns = [
     path("jobs/compare", numbers.compare_jobs, name="jobs_compare"),
     path("jobs/new", submit.new_job, name="job_new"),
     path("jobs/new/sync", submit.sync_job_editor, name="job_sync"),
+    path("environments/", environments.show_environments, name="environments"),
     path("data/", datasets.show_datasets, name="datasets"),
     path("data/<str:dataset_id>/", datasets.show_dataset, name="dataset"),
     path("data/<str:dataset_id>/v<int:version>/", datasets.show_version, name="dataset_version"),
@@ -104,6 +106,7 @@ urlpatterns = [
     path("n/<str:notebook_id>/change", notebooks.change, name="notebook_change"),
     path("n/<str:notebook_id>/rename", notebooks.rename, name="notebook_rename"),
     path("n/<str:notebook_id>/clone", notebooks.clone, name="notebook_clone"),
+    path("n/<str:notebook_id>/save-environment", environments.save_notebook, name="notebook_save_environment"),
     path("n/<str:notebook_id>/extend", notebooks.extend, name="notebook_extend"),
     path("n/<str:notebook_id>/delete", notebooks.delete, name="notebook_delete"),
     path("n/<str:notebook_id>/addresses", addresses.addresses, name="notebook_addresses"),

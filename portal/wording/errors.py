@@ -10,6 +10,7 @@ import accounts.error_messages
 import cluster.error_messages
 import common.error_messages
 import datasets.error_messages
+import environments.error_messages
 import files.error_messages
 import images.error_messages
 import job_templates.error_messages
@@ -44,6 +45,7 @@ FIELD_MESSAGES = {
     **notebooks.error_messages.FIELD_MESSAGES,
     **sharing.error_messages.FIELD_MESSAGES,
     **schedules.error_messages.FIELD_MESSAGES,
+    **environments.error_messages.FIELD_MESSAGES,
     "bad_cards": _(
         "“%(got)s” is not a valid number of cards. Use a number such as 2 or 1.5, or a fraction such as 1/4."
     ),
@@ -69,6 +71,7 @@ ERROR_MESSAGES = {
     **monitoring.error_messages.ERROR_MESSAGES,
     **notebooks.error_messages.ERROR_MESSAGES,
     **schedules.error_messages.ERROR_MESSAGES,
+    **environments.error_messages.ERROR_MESSAGES,
     "bad_agent_key": _(
         "This agent key is unknown or was revoked. Ask an administrator for an enrolment token, and enrol again."
     ),

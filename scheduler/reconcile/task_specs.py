@@ -10,7 +10,7 @@ from uuid import UUID
 from django.conf import settings
 
 from cluster.models import Gpu
-from datasets.naming import read_dataset_name
+from datasets.naming import ENVIRONMENT_KIND, read_dataset_name
 from files.models import Volume
 from files.volumes import load_volumes
 from jobs.arrays.models import show_array_id
@@ -21,14 +21,16 @@ from jobs.jobfile.spec import DEFAULT_GRACE_S, JobSpec, RoleSpec, from_json, lis
 from jobs.jobfile.values import split_source
 from jobs.lifecycle import load_attempts
 from jobs.models import Job, JobKind, Task
-from jobs.outputs.outputs import build_output_mounts
+from jobs.outputs.outputs import build_environment_output, build_output_mounts
 from jobs.task_access import UPSTREAM_TOKEN, derive_task_secret
 from jobs.tensorboard import TOOLS
 from jobs.used_data.naming import load_dataset_keys
 from jobs.used_data.volumes import name_volume
 from notebooks.environment import READY, environment_path
+from notebooks.kept_packages import build_kept_mount
 from quotas.models import Holding
 from runtimes.contract.task import Checkpoint, GpuShare, Mount, Peer, TaskSpec
+from runtimes.python_environment import FOLDER
 from runtimes.storage.areas import AreaId
 from scheduler.inventory.nodes import convert_card
 
@@ -110,6 +112,7 @@ def _build(task: Task, context: SpecContext) -> TaskSpec:
         },
         platform_url=settings.TESSERA_PUBLIC_URL if spec.token else "",
         port_map=build_port_map(task),
+        environment=find_environment(task, spec, context.datasets),
         mounts=build_mounts(task, spec, role, context.datasets, context.volumes),
         checkpoint=build_checkpoint(job, spec),
         cpu_pinning=task.node.facts.get("cpu_pinning", ""),
@@ -223,6 +226,16 @@ def _mount_volume(
     volume = volumes.get(team_id, {}).get(name)
     where = AreaId("volume", volume.source if volume else "")
     return Mount(where, below, target, read_only or volume is None or volume.read_only)
+
+
+def find_environment(task: Task, spec: JobSpec, datasets: Mapping[str, str]) -> Mount | None:
+    """Return the environment that a task uses, makes or, as a notebook, keeps. datasets: keys by name."""
+    if spec.environment:
+        text = f"{ENVIRONMENT_KIND}:{spec.environment}"
+        name = read_dataset_name(text)
+        assert name is not None
+        return Mount(AreaId("dataset", datasets.get(text, "")), str(name.number), FOLDER, read_only=True)
+    return build_environment_output(task.job, spec.outputs, task.attempt) or build_kept_mount(task.job)
 
 
 def _tools_env(job: Job, spec: JobSpec) -> dict[str, str]:

@@ -14,10 +14,12 @@ from common.errors import Conflict, Impossible, InvalidInput, NameTaken, NotPerm
 from events.models import Event, Notice
 from events.record_and_publish import SYSTEM, record
 from files.file_areas import find_file_area
+from jobs.jobfile.spec import from_json
 from jobs.models import Job, JobKind, Task
 from jobs.states import TaskState
 from notebooks.environment import READY, environment_path
 from notebooks.job_spec import COMMAND, FIRST, JUPYTER_PORT, TABS
+from notebooks.kept_packages import build_kept_mount
 from notebooks.models import Notebook
 from notebooks.presets import list_presets
 from notebooks.services import (
@@ -34,7 +36,8 @@ from notebooks.services import (
 from notebooks.start_phases import load_usual_durations
 from notebooks.states import NotebookState, derive_state
 from notebooks.tasks import keep_time, mark_ready, sweep
-from runtimes.storage.areas import get_area_path
+from runtimes.contract.task import Mount
+from runtimes.storage.areas import AreaId, get_area_path
 from scheduler.reconcile.task_specs import build_task_spec
 from tests import make
 from tests.described_world import make_room
@@ -114,6 +117,28 @@ def test_its_task_gets_the_environment_read_only_and_a_port_of_its_own(cast, set
     assert tools.place is None and tools.read_only and tools.source == str(environment_path(settings.TESSERA_DATA))
     assert spec.port_map[8888] != 8888 and spec.port_map[8888] == explore.task.ports["8888"]
     assert len(spec.platform_env["TESSERA_UPSTREAM_TOKEN"]) == 64 and "notebooks/explore" in spec.run
+
+
+def test_each_start_keeps_its_packages_in_a_folder_of_its_own_at_home(cast):
+    explore, other = (start(create_notebook(user=cast.ada, name=name, gpu="0")) for name in ("explore", "other"))
+    [task] = make.start(explore.job)
+    kept = Mount(AreaId("home", cast.ada.uid), f".tessera-environments/{explore.public_id}", "env", read_only=False)
+    assert build_task_spec(task).environment == kept != build_kept_mount(other.job)
+    assert build_kept_mount(make.job(cast.ada, pool="dev", labels={"notebook": explore.public_id})) is None
+
+
+def test_a_notebook_may_use_an_environment_instead_which_is_pinned_at_each_start(cast, settings, tmp_path):
+    make.files(cast.ada, {"pyvenv.cfg": ""}, "venv")
+    make.environment(cast.ada, "sd-train", "venv")
+    explore = create_notebook(user=cast.ada, name="explore", gpu="0", environment="sd-train")
+    [task] = make.start(start(explore).job)
+    assert task.job.spec["environment"] == "nlp/sd-train@v1"
+    used = build_task_spec(task).environment
+    assert used is not None and used.read_only and used.source == "1"
+    with pytest.raises(InvalidInput):
+        create_notebook(user=cast.ada, name="other", gpu="0", environment="SD train")
+    other = change_notebook(actor=cast.ada, notebook=explore, environment=None)
+    assert from_json(other.spec).environment is None
 
 
 def test_nothing_starts_before_the_environment_is_there(cast, settings, tmp_path):

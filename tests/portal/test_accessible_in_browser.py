@@ -71,6 +71,7 @@ def pages_of(cast) -> list[str]:
         "/console/machines/service?to=drain&node=n1",
         "/cluster/replay/",
         f"/a/{cast.array.public_id}/",
+        "/environments/",
         "/data/",
         f"/data/{cast.dataset.dataset.public_id}/",
         f"/data/{cast.dataset.dataset.public_id}/v1/",

@@ -14,6 +14,7 @@ from jobs.jobfile.values import (
     DATA,
     DIRECTORY,
     ENV,
+    ENVIRONMENT_NAME,
     GPU,
     IMAGE,
     LABELS,
@@ -173,6 +174,13 @@ JOB = Keys(
             examples=("pytorch",),
         ),
         Field(
+            "environment",
+            ENVIRONMENT_NAME,
+            "Python packages in a version, read-only, with the image in which they were installed.",
+            "none",
+            examples=("sd-train@3",),
+        ),
+        Field(
             "code",
             CODE,
             "The code: a dot for this directory, or the digest of an uploaded archive.",
@@ -269,7 +277,7 @@ JOB = Keys(
         Field(
             "outputs",
             OUTPUTS,
-            "Datasets and models of the team whose next version a folder becomes once the job has succeeded.",
+            "Datasets and models of the team whose next version a folder becomes at success; env: an environment.",
             "none",
             examples=({"out": "model:sentiment"},),
         ),

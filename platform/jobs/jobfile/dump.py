@@ -13,6 +13,7 @@ KEY_ORDER = (
     "team",
     "pool",
     "image",
+    "environment",
     "code",
     "run",
     "gpu",

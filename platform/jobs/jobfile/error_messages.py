@@ -34,6 +34,10 @@ FIELD_MESSAGES = {
         "always read-only."
     ),
     "bad_directory": _("“%(got)s” is not a valid directory. Use a path such as runs, or ~/runs in your home."),
+    "bad_environment": _(
+        "“%(got)s” is not a name of an environment. Write sd-train, sd-train@3 for one version, or team/sd-train@3 "
+        "for one of another team."
+    ),
     "bad_image": _("“%(got)s” is not a valid image name. Write it like registry/name:tag."),
     "bad_label_name": _(
         "“%(got)s” is not a valid label name. Use up to 63 letters, digits, dots, slashes, dashes and underscores."
@@ -42,8 +46,8 @@ FIELD_MESSAGES = {
         "“%(got)s” is not a moment. Write the date, the time and the offset from UTC, such as 2027-01-05T22:00+08:00."
     ),
     "bad_output": _(
-        "“%(got)s” cannot be what a job leaves. Write model:NAME or dataset:NAME, without a team and a version: it "
-        "becomes the next one of your team's."
+        "“%(got)s” cannot be what a job leaves. Write model:NAME, dataset:NAME or environment:NAME, without a team and "
+        "a version: it becomes the next one of your team's."
     ),
     "bad_role_name": _(
         "“%(got)s” is not a valid role name. Use up to 31 lower-case letters, digits, dashes and underscores, "
@@ -59,6 +63,10 @@ FIELD_MESSAGES = {
     "data_twice": _("Two entries put files at %(target)s. Remove one of them, or choose another path."),
     "duplicate_key": _("“%(key)s” appears twice. Keep one of the two."),
     "empty": _("This job file is empty. Write at least one line, such as “run: python train.py”."),
+    "environment_output": _(
+        "An environment is left from the folder env, by a job that uses none. Write env: %(name)s, and take "
+        "environment out of the file."
+    ),
     "file_too_large": _(
         "The job file is larger than %(max)s bytes. Move data and long scripts into the code directory."
     ),

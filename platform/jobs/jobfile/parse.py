@@ -6,12 +6,15 @@ from typing import Any
 from common.errors import FieldError
 from common.resources import duration_text
 from common.text import shorten_text
+from datasets.naming import is_environment_name
 from jobs.jobfile.description import JOB, NOT_WITH_ROLES
 from jobs.jobfile.shapes import pointer_of, refuse
 from jobs.jobfile.spec import JobSpec, RoleSpec
 
 MAX_ERRORS = 50  # in one answer
 DERIVED_NAME = 40  # characters
+ENVIRONMENT_FOLDER = "env"
+"""What `outputs` call the folder of an environment, which stands outside of the working directory."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,11 @@ def _check_outputs(found: dict) -> list[FieldError]:
         (target, "output_twice", {"name": name})
         for at, (target, name) in enumerate(outputs.items())
         if name in names[:at]
+    ]
+    wrong += [
+        (target, "environment_output", {"name": name})
+        for target, name in outputs.items()
+        if is_environment_name(name) and (target != ENVIRONMENT_FOLDER or found.get("environment"))
     ]
     return [FieldError(pointer_of(["outputs", target]), code, said) for target, code, said in wrong]
 

@@ -15,6 +15,7 @@ from common.resources import (
     parse_gpu,
     parse_memory,
 )
+from datasets.naming import ENVIRONMENT_KIND
 from jobs.jobfile.array_values import Array, ArrayWish, array_json
 from jobs.jobfile.shapes import pointer_of
 
@@ -103,7 +104,8 @@ class JobSpec:
     secrets: {name: own:variable, own:file, team:variable or team:file once it is accepted}.
     token: scopes of the API token that its tasks have.
     ports: as declared; Task.ports has the real ones. data: {target: source}.
-    outputs: {target: the dataset or model whose next version it becomes}.
+    environment: its name, with team and version once the job is accepted.
+    outputs: {target: the dataset, model or environment whose next version it becomes}.
     """
 
     run: str = ""
@@ -112,6 +114,7 @@ class JobSpec:
     pool: str | None = None
     kind: str = "batch"
     image: str | None = None
+    environment: str | None = None
     code: str | None = None
     gpu: GpuAsk = NO_GPU
     cpu_milli: int | None = None
@@ -154,6 +157,7 @@ def to_json(spec: JobSpec) -> dict:
         "team": spec.team,
         "pool": spec.pool,
         "image": spec.image,
+        **({} if spec.environment is None else {"environment": spec.environment}),
         "code": spec.code,
         **(_roles_json(spec) if spec.roles else {**_task_json(spec, "nodes"), "ports": list(spec.ports)}),
         "env": dict(spec.env),
@@ -186,6 +190,7 @@ def from_json(stored: dict) -> JobSpec:
     return JobSpec(
         **{key: stored[key] for key in ("kind", "name", "team", "pool", "image", "code")},
         **{key: stored[key] for key in ("workdir", "priority", "preemptible", "hold")},
+        environment=stored.get("environment"),
         **({} if roles else _task(stored, stored["nodes"])),
         roles=tuple(_role(name, role, stored) for name, role in roles.items()),
         main=_maybe(lambda kept: MainProgram(**kept), stored.get("main")),
@@ -231,9 +236,11 @@ def change_data(spec: JobSpec, change: Callable[[dict[str, str], str], dict[str,
 
 
 def list_data(spec: JobSpec) -> dict[str, str]:
-    """Return all that the spec says of data, {where the file has it: source}."""
+    """Return all that the spec says of data and its environment, {where the file has it: source}."""
     said = [(["data"], spec.data), *((["roles", role.name, "data"], role.data) for role in spec.roles)]
-    return {pointer_of([*path, target]): source for path, data in said for target, source in data.items()}
+    environment = {"/environment": f"{ENVIRONMENT_KIND}:{spec.environment}"} if spec.environment else {}
+    data = {pointer_of([*path, target]): source for path, data in said for target, source in data.items()}
+    return environment | data
 
 
 def span_of(spec: JobSpec | RoleSpec) -> int | str:

@@ -30,7 +30,7 @@ from common.text import (
     kind_of,
     shorten_text,
 )
-from datasets.naming import OUTPUT, is_dataset_name, read_dataset_name
+from datasets.naming import ENVIRONMENT, OUTPUT, is_dataset_name, read_environment_name
 from datasets.naming import TEXT as DATASET
 from files.volume_names import VOLUME_NAME
 from jobs.jobfile.shapes import (
@@ -160,7 +160,7 @@ def read_data_source(value: object, pointer: str) -> str:
     """Read "home:path", "team:path" or "volume:name/path", then ":ro" if read-only, normalised; or a dataset's name."""
     text = read_text(value, pointer)
     if is_dataset_name(text):
-        if read_dataset_name(text) is None:
+        if not re.fullmatch(DATASET, text):
             fail(pointer, "bad_dataset", got=shorten_text(text))
         return text
     found = _SOURCE.fullmatch(text)
@@ -182,6 +182,15 @@ def read_output(value: object, pointer: str) -> str:
     if not re.fullmatch(OUTPUT, text):
         fail(pointer, "bad_output", got=shorten_text(text))
     return text
+
+
+def read_environment(value: object, pointer: str) -> str:
+    """Read the name of an environment; `@3` is `@v3`."""
+    text = read_text(value, pointer)
+    name = read_environment_name(text)
+    if name is None:
+        fail(pointer, "bad_environment", got=shorten_text(text))
+    return name.in_kind
 
 
 def split_source(text: str) -> tuple[str, str, bool]:
@@ -457,5 +466,6 @@ DATA = Map(
     value=_text(read_data_source, rf"({_FOLDER}{_BELOW}(?!(.*/)?\.\.:ro$)[^:{_UNSEEN}]*(:ro)?|{DATASET})"),
     most=32,
 )
+ENVIRONMENT_NAME = _text(read_environment, ENVIRONMENT)
 OUTPUTS = Map(name=DATA.name, value=_text(read_output, OUTPUT), most=8)
 ROLE_NAME = _text(read_role_name, _ROLE_NAME.pattern)

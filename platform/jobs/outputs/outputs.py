@@ -14,7 +14,7 @@ from accounts.models import Team, User
 from accounts.permissions import may
 from common.errors import Conflict, FieldError, InvalidInput, NotFound, PlatformError, Unavailable, describe_as_json
 from datasets.models import DatasetOutput, DatasetVersion, VersionState
-from datasets.naming import DatasetName, read_dataset_name
+from datasets.naming import DatasetName, is_environment_name, read_dataset_name
 from datasets.services import add_version
 from files.file_areas import HOME, find_file_area
 from jobs.jobfile.shapes import pointer_of
@@ -37,9 +37,16 @@ def check_outputs(user: User, team: Team, outputs: Mapping[str, str]) -> None:
 
 
 def build_output_mounts(job: Job, outputs: Mapping[str, str], attempt: int) -> list[Mount]:
-    """Return the folders into which an attempt writes what it leaves."""
-    home = AreaId("home", job.user.uid)
-    return [Mount(home, _place(job.pk, attempt, name), target, read_only=False) for target, name in outputs.items()]
+    """Return the folders into which an attempt writes what it leaves, but that of an environment."""
+    return [
+        _build_mount(job, name, target, attempt) for target, name in outputs.items() if not is_environment_name(name)
+    ]
+
+
+def build_environment_output(job: Job, outputs: Mapping[str, str], attempt: int) -> Mount | None:
+    """Return the folder in which an attempt makes the environment that it leaves, None if it leaves none."""
+    made = (_build_mount(job, name, target, attempt) for target, name in outputs.items() if is_environment_name(name))
+    return next(made, None)
 
 
 def note_outputs(jobs: Iterable[Job]) -> None:
@@ -66,6 +73,10 @@ def take_outputs() -> int:
 def load_outputs(job: Job) -> Sequence[DatasetOutput]:
     """Return what became of what a job left, the newest last: an attempt that succeeded may be retried."""
     return list(DatasetOutput.objects.filter(job=job.pk).select_related("version__dataset__team").order_by("pk"))
+
+
+def _build_mount(job: Job, name: str, target: str, attempt: int) -> Mount:
+    return Mount(AreaId("home", job.user.uid), _place(job.pk, attempt, name), target, read_only=False)
 
 
 @transaction.atomic
@@ -96,7 +107,8 @@ def _add(job: Job, name: DatasetName, path: str) -> DatasetVersion:
         is_empty = True
     if is_empty:
         raise Conflict("output_is_empty", name=name.name)
-    said = {"kind": name.kind, "note": job.public_id}
+    base = (job.spec.get("image") or "") if is_environment_name(str(name)) else ""
+    said = {"kind": name.kind, "note": job.public_id, "base": base}
     return add_version(actor=job.user, team=job.team, name=name.name, place=HOME, path=path, **said)
 
 

@@ -10,7 +10,7 @@ from accounts.models import Team, User
 from common.errors import Conflict, FieldError, InvalidInput
 from common.locks import lock_rows
 from datasets.models import Dataset, DatasetUse, DatasetVersion, VersionState
-from datasets.naming import DatasetName, read_dataset_name
+from datasets.naming import ENVIRONMENT_KIND, DatasetName, read_dataset_name
 from datasets.services import delete_version
 from jobs.jobfile.shapes import pointer_of
 from jobs.jobfile.spec import JobSpec, list_data
@@ -31,19 +31,28 @@ def pin_data(user: User, team: Team, data: Mapping[str, str], pointer: str) -> d
 
     pointer: where the file has it. Raises InvalidInput for what the user may not read as for what is not there.
     """
-    pinned, errors = dict(data), []
     names = list_names(data)
+    chosen = choose_versions(user, team, {pointer + pointer_of([target]): name for target, name in names.items()})
+    return {**data} | {target: str(DatasetName(*_identify(chosen[pointer + pointer_of([target])]))) for target in names}
+
+
+def choose_versions(user: User, team: Team, names: Mapping[str, DatasetName]) -> dict[str, DatasetVersion]:
+    """Return the version that each name means, the newest where it has no number, by where the file has it.
+
+    Raises InvalidInput for what the user may not read as for what is not there.
+    """
+    chosen, errors = {}, []
     versions = _load_versions([_of_team(name, team) for name in names.values()], user)
-    for target, name in names.items():
+    for pointer, name in names.items():
         found = versions.get(_key(_of_team(name, team)), [])
-        chosen = _choose_version(name, found)
-        if chosen is None:
-            errors.append(_describe_unknown(pointer + pointer_of([target]), name, found))
+        version = _choose_version(name, found)
+        if version is not None:
+            chosen[pointer] = version
         else:
-            pinned[target] = str(DatasetName(name.kind, chosen.dataset.team.name, name.name, chosen.number))
+            errors.append(_refuse_unknown(pointer, name, found))
     if errors:
         raise InvalidInput(errors)
-    return pinned
+    return chosen
 
 
 def record_uses(job: Job, spec: JobSpec) -> None:
@@ -60,7 +69,7 @@ def record_uses(job: Job, spec: JobSpec) -> None:
     ready = {_identify(row) for row in wanted.select_related("dataset__team") if row.pk in there}
     for pointer, name in names.items():
         if (*_key(name), name.number) not in ready:
-            raise InvalidInput([FieldError(pointer, "unknown_dataset", {"name": str(name)})])
+            raise InvalidInput([_refuse_unknown(pointer, name)])
     DatasetUse.objects.bulk_create(DatasetUse(version_id=pk, job=job.pk) for pk in sorted(there))
 
 
@@ -97,14 +106,17 @@ def _choose_version(name: DatasetName, versions: Sequence[DatasetVersion]) -> Da
     return next((one for one in versions if name.number in (None, one.number)), None)
 
 
-def _describe_unknown(pointer: str, name: DatasetName, versions: Sequence[DatasetVersion]) -> FieldError:
+def _refuse_unknown(pointer: str, name: DatasetName, versions: Sequence[DatasetVersion] = ()) -> FieldError:
+    is_environment = name.kind == ENVIRONMENT_KIND
+    said = {"name": name.in_kind if is_environment else str(name)}
     if not versions:
-        return FieldError(pointer, "unknown_dataset", {"name": str(name)})
+        return FieldError(pointer, "unknown_environment" if is_environment else "unknown_dataset", said)
+    said["newest"] = f"v{versions[0].number}"
     if not name.stage:
-        return FieldError(pointer, "unknown_dataset_version", {"name": str(name), "newest": f"v{versions[0].number}"})
+        return FieldError(pointer, "unknown_dataset_version", said)
     known = ", ".join(sorted(stage for one in versions for stage in _list_stages(one)))
     code = "unknown_dataset_stage" if known else "unknown_dataset_stage.none"
-    return FieldError(pointer, code, {"name": str(name), "known": known, "newest": f"v{versions[0].number}"})
+    return FieldError(pointer, code, said | {"known": known})
 
 
 def _list_stages(version: DatasetVersion) -> list[str]:

@@ -1,5 +1,6 @@
 """The volumes that a job names in `data`: its team must have them, and they are kept while it has yet to end."""
 
+import re
 from collections.abc import Mapping
 
 from django.db import transaction
@@ -9,12 +10,10 @@ from django.db.models.functions import Cast
 from accounts.models import Team, User
 from common.errors import Conflict, FieldError, InvalidInput
 from common.locks import lock_rows
-from datasets.naming import is_dataset_name
 from files.models import Volume
 from files.volumes import delete_volume, load_volumes
 from jobs.jobfile.shapes import pointer_of
 from jobs.jobfile.spec import from_json, list_data
-from jobs.jobfile.values import split_source
 from jobs.models import Job
 from jobs.states import JOB_FINAL
 
@@ -23,8 +22,8 @@ MOST_TOLD = 3
 
 def name_volume(text: str) -> str:
     """Return the name of the volume that a source of `data` is in, "" for another source."""
-    kind, path, _ = ("", "", False) if is_dataset_name(text) else split_source(text)
-    return path.partition("/")[0] if kind == "volume" else ""
+    kind, _, path = text.partition(":")
+    return re.split("[/:]", path)[0] if kind == "volume" else ""
 
 
 def check_volumes(team: Team, data: Mapping[str, str], pointer: str) -> dict[str, str]:

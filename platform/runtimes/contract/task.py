@@ -80,7 +80,8 @@ class TaskSpec:
     ports: the master listens on the first, equal in the gang. port_map: declared → actual, in TESSERA_PORT_<declared>.
     image: "" for the default. cpu_pinning: of its node. mps: share compute by NVIDIA's MPS if possible, else take
     turns. secrets: kept in memory only, in nothing that is written or told of the task. simulated_trace: what simulated
-    cards do under it. looked_at: monotonic time when no stop had been requested, None if unknown.
+    cards do under it. environment: of Python, mounted in the task's own folder whatever its target says. looked_at:
+    monotonic time when no stop had been requested, None if unknown.
     """
 
     uuid: str
@@ -114,6 +115,7 @@ class TaskSpec:
     platform_url: str = ""
     port_map: dict[int, int] = field(default_factory=dict)
     mounts: tuple[Mount, ...] = ()
+    environment: Mount | None = None
     checkpoint: Checkpoint | None = None
     cpu_pinning: str = ""
     mps: bool = True

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pynvml
 
-from runtimes.contract.task import Checkpoint, TaskSpec
+from runtimes.contract.task import Checkpoint, Mount, TaskSpec
 from runtimes.environment import SECRETS, build_gang_files, build_task_environment
 from runtimes.gpu_sharing import build_slice_environment, list_watched_limits
 from runtimes.images.names import RegistryLogin, make_image_key, read_image
@@ -17,6 +17,7 @@ from runtimes.local.node.isolation_probe import SOURCES
 from runtimes.local.shim import secret_files
 from runtimes.local.shim.cgroups import WATCHDOG
 from runtimes.local.shim.mounts import in_home
+from runtimes.python_environment import FOLDER, put_programs_first
 from runtimes.report_file import add_tools, read_tools
 from runtimes.storage.areas import get_area_path
 
@@ -132,7 +133,7 @@ def build_environment(spec: TaskSpec, node: NodeContext, seen_at: str) -> dict[s
     env = build_task_environment(spec, seen_at, hints, fixed | team)
     if spec.image:  # which has a PATH and a shell of its own, see rootfs.task_image
         return env
-    return add_tools({"PATH": PATH, "SHELL": find_shell()} | env, seen_at)
+    return add_tools(put_programs_first({"PATH": PATH, "SHELL": find_shell()} | env, seen_at), seen_at)
 
 
 def build_binds(
@@ -152,13 +153,12 @@ def build_binds(
     if node.files is not None:
         for kind, number in (("home", spec.uid), ("team", spec.gid)):
             binds.append(_bind(os.path.join(node.files, kind, str(number)), seen_at, below=kind))
+    if spec.environment is not None:
+        root, source, mode = _find_source(spec.environment, node)
+        read_only = spec.environment.read_only
+        binds.append(_bind(root, seen_at, below=FOLDER, source=source, mode=mode, read_only=read_only))
     for mount in spec.mounts:
-        if mount.place is None:
-            root, source, mode = mount.source, "", None
-        else:
-            root = str(get_area_path(node.files or "", mount.place))
-            is_made = mount.place.kind != "volume" or not mount.read_only
-            source, mode = mount.source, NEW_FOLDER_MODES.get(mount.place.kind) if is_made else None
+        root, source, mode = _find_source(mount, node)
         if os.path.isabs(mount.target):
             if node.isolation.namespaces:  # else in place
                 binds.append(_bind(root, mount.target, source=source, mode=mode, read_only=mount.read_only))
@@ -167,6 +167,15 @@ def build_binds(
             below = os.path.normpath(mount.target)
             binds.append(_bind(root, work, below=below, source=source, mode=mode, read_only=mount.read_only))
     return binds
+
+
+def _find_source(mount: Mount, node: NodeContext) -> tuple[str, str, int | None]:
+    """Return the root, the path below it, and the mode of folders that are made there."""
+    if mount.place is None:
+        return mount.source, "", None
+    root = str(get_area_path(node.files or "", mount.place))
+    is_made = mount.place.kind != "volume" or not mount.read_only
+    return root, mount.source, NEW_FOLDER_MODES.get(mount.place.kind) if is_made else None
 
 
 def _plan_checkpoint(checkpoint: Checkpoint, cwd: str, home: str) -> dict:

@@ -29,9 +29,9 @@ class StateField(serializers.ChoiceField):
 
 
 class DatasetShape(serializers.Serializer):
-    """A named line of versions. kind: dataset or model. share: who reads it: its owner alone, its team, also the teams
-    in `shared_with`, or everybody. newest: the highest number that a version has had. stages: the version of each, by
-    its name; a job file may name it in place of a version.
+    """A named line of versions. kind: dataset, model or environment. share: who reads it: its owner alone, its team,
+    also the teams in `shared_with`, or everybody. newest: the highest number that a version has had. stages: the
+    version of each, by its name; a job file may name it in place of a version.
     """
 
     id = serializers.CharField(source="public_id")
@@ -61,6 +61,10 @@ class DatasetShape(serializers.Serializer):
         return {"self": full_url("api-dataset", **parts), "html": full_url("dataset", **parts)}
 
 
+class EnvironmentShape(DatasetShape):
+    """A dataset of the kind environment. Its versions, shares and files are those of /datasets, by the same id."""
+
+
 class LeftOutOfDataset(serializers.Serializer):
     """why: closed, special, too_deep or leads_out."""
 
@@ -81,6 +85,7 @@ class DatasetVersionShape(serializers.Serializer):
     source = serializers.CharField()  # type: ignore[assignment]
     by = serializers.CharField(source="user.username")
     note = serializers.CharField(allow_blank=True)
+    base = serializers.CharField(allow_blank=True, help_text="The image of an environment, empty for none")
     files = serializers.IntegerField()
     bytes = serializers.IntegerField()
     new_bytes = serializers.IntegerField()

@@ -56,7 +56,9 @@ class NotebookWhole(NotebookShape):
 
 
 class Settings(serializers.Serializer):
-    """gpu: as in a job file. hours: of each start, null = as the limit allows."""
+    """gpu, environment: as in a job file; without one it keeps packages of its own. hours: of each start, null = as the
+    limit allows.
+    """
 
     gpu = serializers.CharField(max_length=100, required=False)
     cpu_milli = serializers.IntegerField(min_value=1, max_value=10**7, required=False, allow_null=True)
@@ -64,6 +66,7 @@ class Settings(serializers.Serializer):
     pool = serializers.CharField(max_length=64, required=False, allow_null=True)
     env = serializers.DictField(required=False)
     data = serializers.DictField(required=False)  # type: ignore[assignment]
+    environment = serializers.CharField(max_length=200, required=False, allow_null=True)
     hours = serializers.IntegerField(min_value=1, max_value=10_000, required=False, allow_null=True)
 
 

@@ -57,6 +57,11 @@ class VersionView:
         return show_bytes(self.row.bytes)
 
     @property
+    def base(self) -> str:
+        """The image of an environment, without its digest."""
+        return self.row.base.partition("@")[0]
+
+    @property
     def new_size(self) -> str:
         return show_bytes(self.row.new_bytes)
 

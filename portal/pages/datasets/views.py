@@ -12,7 +12,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from accounts.models import User
 from accounts.permissions import require
 from common.errors import PlatformError
-from datasets.models import Dataset, DatasetVersion
+from datasets.models import Dataset, DatasetKind, DatasetVersion
 from datasets.services import (
     add_version,
     change_dataset,
@@ -28,6 +28,7 @@ from files.volumes import filter_visible_volumes
 from jobs.used_data.naming import delete_unused_version
 from portal.downloads import send_file
 from portal.forms import save
+from portal.pages.datasets.environments import list_package_changes
 from portal.pages.datasets.forms import ShareForm, StageForm, VersionForm, show_values
 from portal.pages.datasets.view_model import (
     VersionView,
@@ -57,11 +58,8 @@ def show_datasets(request: HttpRequest) -> HttpResponse:
         if made is not None:
             messages.success(request, _("%(name)s is being taken.") % {"name": made.public_id})
             return redirect("dataset", dataset_id=made.dataset.public_id)
-    context = {
-        "datasets": view_datasets(list_datasets(user)[:MOST_DATASETS]),
-        "volumes": filter_visible_volumes(user),
-        "form": form,
-    }
+    rows = list_datasets(user).exclude(kind=DatasetKind.ENVIRONMENT)[:MOST_DATASETS]
+    context = {"datasets": view_datasets(rows), "volumes": filter_visible_volumes(user), "form": form}
     return render(request, "datasets/list.html", context, status=400 if form.is_bound else 200)
 
 
@@ -90,17 +88,18 @@ def show_version(request: HttpRequest, dataset_id: str, version: int) -> HttpRes
     path, against = request.GET.get("path", ""), request.GET.get("against", "")
     others = [view for view in view_versions(row.dataset) if view.is_ready and view.row.pk != row.pk]
     other = next((view.row for view in others if str(view.row.number) == against), None)
-    view = VersionView(row, 0)
+    view, is_environment = VersionView(row, 0), row.dataset.kind == DatasetKind.ENVIRONMENT
     context = {
         "view": view,
         "others": others,
         "other": other,
-        "differences": list_differences(other, row) if other and view.is_ready else None,
+        "differences": list_differences(other, row) if other and view.is_ready and not is_environment else None,
         "path": path,
         "crumbs": list_crumbs(path),
         "files": list_files(user, row, path) if view.is_ready and not other else None,
         "jobs": find_jobs(user, row),
         "maker": find_maker(user, row),
+        "packages": list_package_changes(other, row) if is_environment else None,
         "may_change": may_change(user, row.dataset),
     }
     return render(request, "datasets/version.html", context)

@@ -168,6 +168,7 @@ CONTROLS: dict[str, Control] = {
     "run": TEXT,
     "gpu": Control(usual="0"),
     "image": TEXT,
+    "environment": TEXT,
     "pool": TEXT,
     "team": TEXT,
     "cpu": TEXT,

@@ -19,6 +19,7 @@ from accounts.permissions import teams_where
 from cluster.models import Pool
 from common.errors import FieldError, InvalidInput, PlatformError
 from common.resources import show_cpu, show_duration, show_gpu, show_memory
+from environments.services import list_environments
 from images.catalogue import CATALOGUE, filter_visible_images
 from jobs.arrays.models import read_array_id
 from jobs.arrays.services import find_array, submit_array
@@ -64,6 +65,8 @@ run: |-
 CHANGED = ("gpu", "cpu", "memory", "nodes", "pool", "time", "priority", "preemptible")
 ROLES = gettext_lazy("Roles, set in the YAML: %(roles)s.")
 MAX_SCRIPT = 1024 * 1024
+MOST_ENVIRONMENTS = 100
+"""That the form offers while one types."""
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -271,6 +274,7 @@ def _show(
         "containers": runtime_has_containers(),
         "default_image": settings.IN_CONTAINERS,
         "images": images,
+        "environments": list_environments(request.user)[:MOST_ENVIRONMENTS],
         "image_known": any(image.alias == values["image"] for image in images),
         "catalogue_only": settings.TESSERA_IMAGES == CATALOGUE,
         "code": CodePack.objects.filter(user=request.user, digest=values["code"]).first(),

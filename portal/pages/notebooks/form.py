@@ -36,6 +36,12 @@ class NotebookForm(forms.Form):
     team = forms.ChoiceField(label=_("Team"), required=False)
     cpu = forms.CharField(label=_("CPU cores"), required=False, max_length=20)
     memory = forms.CharField(label=_("Memory"), required=False, max_length=20)
+    environment = forms.CharField(
+        label=_("Python environment"),
+        required=False,
+        max_length=200,
+        help_text=_("Such as sd-train@3, read-only. Empty: packages of its own, which pip installs and which stay."),
+    )
     hours = forms.IntegerField(
         label=_("Hours"),
         required=False,
@@ -50,7 +56,7 @@ class NotebookForm(forms.Form):
         self.fields["team"].choices = [(team, team) for team in teams]  # type: ignore[attr-defined]
         if len(teams) < 2:
             del self.fields["team"]
-        for name in ("name", "cpu", "memory"):
+        for name in ("name", "cpu", "memory", "environment"):
             self.fields[name].widget.attrs |= {"autocomplete": "off", "spellcheck": "false"}
         self.fields["cpu"].widget.attrs["placeholder"] = _("the pool's default share")
         self.fields["memory"].widget.attrs["placeholder"] = _("the pool's default share")
@@ -67,7 +73,7 @@ class NotebookForm(forms.Form):
     def values(self) -> dict:
         said = self.cleaned_data
         amounts = {"cpu_milli": said["cpu"], "memory_mib": said["memory"], "hours": said["hours"]}
-        return {"gpu": said["gpu"], **amounts}
+        return {"gpu": said["gpu"], "environment": said["environment"] or None, **amounts}
 
 
 class SettingsForm(NotebookForm):

@@ -262,7 +262,12 @@ class NotebookPage:
         hours = _hours(spec.get("max_time"))
         return SettingsForm(
             self.view.user,
-            initial={"cpu": spec.get("cpu") or "", "memory": spec.get("memory") or "", "hours": hours},
+            initial={
+                "cpu": spec.get("cpu") or "",
+                "memory": spec.get("memory") or "",
+                "hours": hours,
+                "environment": spec.get("environment") or "",
+            },
             auto_id="settings-%s",
         )
 

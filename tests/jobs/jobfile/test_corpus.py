@@ -97,6 +97,8 @@ FILES = {
     "nul": ("", "bad_characters"),
     "on_key": ("/on", "unknown_key"),
     "overflow_float": ("/cpu", "number_out_of_range"),
+    "environment_bad": ("/environment", "bad_environment"),
+    "environment_output": ("/outputs/venv", "environment_output"),
     "output_over_data": ("/outputs/a", "data_twice"),
     "output_twice": ("/outputs/b", "output_twice"),
     "output_version": ("/outputs/a", "bad_output"),

@@ -77,6 +77,7 @@ common = {
     "team": st.none() | names,
     "pool": st.none() | names,
     "image": st.none() | st.just("registry.local/llm/train:24.10"),
+    "environment": st.none() | st.just("vision/sd-train@v3"),
     "code": st.sampled_from([None, ".", "sha256:" + "0f" * 32]),
     "env": st.dictionaries(env_names, texts | tricky, max_size=4),
     "outputs": st.dictionaries(st.just("out/model"), st.just("model:sentiment")),

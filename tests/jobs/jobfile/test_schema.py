@@ -42,6 +42,7 @@ NOT_REFUSED = {
             "array_env",
             "array_held",
             "data_twice",
+            "environment_output",
             "output_over_data",
             "output_twice",
             "main_alone",

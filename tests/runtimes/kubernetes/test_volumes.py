@@ -8,7 +8,7 @@ import pytest
 
 from runtimes.contract.errors import Rejected, Unavailable
 from runtimes.contract.task import Mount
-from runtimes.kubernetes.pods.files_volume import prepare_files
+from runtimes.kubernetes.pods.files_volume import build_links, prepare_files
 from runtimes.kubernetes.pods.manifest import build_pod, check_install_config
 from runtimes.kubernetes.runtime import KubernetesRuntime
 from runtimes.storage.areas import AreaId
@@ -55,6 +55,18 @@ def test_what_is_read_only_is_seen_through_a_mount_that_nobody_writes_to():
 
 def dataset(version: str = "7", *, key: str = "d" * 32, read_only: bool = True) -> Mount:
     return Mount(AreaId("dataset", key), version, "in", read_only)
+
+
+def test_an_environment_is_at_its_fixed_place_and_what_a_task_makes_is_linked_there():
+    used = replace(data(), mounts=(), environment=dataset())
+    (mount,) = [each for each in parts(used) if each["mountPath"] == "/tessera/env"]
+    assert (mount["subPath"], mount["readOnly"]) == (f"files/dataset/{'d' * 32}/7", True)
+    made = replace(used, environment=Mount(AreaId("home", 20001), ".kept/nb-1", "env", False))
+    assert not [each for each in parts(made) if each["mountPath"] == "/tessera/env"]
+    kept = "/tessera/home/.kept/nb-1"
+    assert build_links(made) == ["022", kept, kept, "/tessera/env"]
+    with pytest.raises(Rejected):
+        parts(replace(used, environment=dataset(key="../home")))
 
 
 def test_a_version_of_a_dataset_is_mounted_as_a_whole_and_nobody_writes_to_it():

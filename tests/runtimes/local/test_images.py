@@ -70,6 +70,19 @@ def test_it_sees_its_image_and_nothing_of_the_machine(world):
     assert text.count("No such file") == 2
 
 
+def test_its_python_environment_is_at_one_place_and_comes_first(world):
+    kept = Mount(AreaId("home", UID), ".kept", "env", read_only=False)
+    assert log_of(world, "echo $VIRTUAL_ENV; echo 1 >$VIRTUAL_ENV/made", environment=kept).split() == ["/tessera/env"]
+    programs = Path(world.runtime.config.areas_dir, "home", str(UID), ".kept", "bin")
+    assert (programs.parent / "made").exists()
+    programs.mkdir()
+    (programs / "greet").write_text("#!/bin/sh\necho kept\n")
+    (programs / "greet").chmod(0o755)
+    use = "greet; (echo 1 >$VIRTUAL_ENV/x) 2>/dev/null || echo closed; echo $PYTHONNOUSERSITE"
+    used = replace(kept, read_only=True)
+    assert log_of(world, use, environment=used).split() == ["kept", "closed", "1"]
+
+
 def test_it_runs_as_its_person_without_any_right(world):
     text = log_of(world, "id -un; id -u; id -g; grep -E 'NoNewPrivs|CapEff|CapBnd' /proc/self/status; pwd; echo $HOME")
     lines = text.split()

@@ -14,11 +14,13 @@ from typing import Any
 from runtimes.contract.errors import Rejected, Unavailable
 from runtimes.contract.task import Mount, TaskSpec
 from runtimes.kubernetes.pods import names
+from runtimes.python_environment import FOLDER
 from runtimes.report_file import FILE, make_report_file
 from runtimes.storage.areas import AreaId, ensure_area, get_area_path
 
 VOLUME = "files"
 ACCESS = ("ReadWriteMany", "ReadWriteOnce")
+ENVIRONMENT = os.path.join(names.TASK_ROOT, FOLDER)
 SIZE = re.compile(r"[1-9][0-9]{0,17}([kMGTP]|[KMGTP]i)?")
 VERSION = re.compile(r"[0-9a-f]{32}/[0-9]+")
 CLAIM = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
@@ -69,7 +71,7 @@ def check_storage(storage: Storage) -> Storage:
 def check_files(spec: TaskSpec, storage: Storage | None) -> None:
     """Raise Rejected for code or data that cannot be mounted."""
     if storage is None:
-        if spec.code_path or spec.mounts:
+        if spec.code_path or spec.mounts or spec.environment:
             raise Rejected(
                 "This cluster has no storage for code and data. Use an image that brings them, or ask an administrator"
                 " to set TESSERA_STORAGE_CLASS."
@@ -77,7 +79,7 @@ def check_files(spec: TaskSpec, storage: Storage | None) -> None:
         return
     if spec.code_path:
         _relative_path(storage, spec.code_path)
-    for mount in spec.mounts:
+    for mount in (*spec.mounts, *([spec.environment] if spec.environment else [])):
         _check_mount(spec, mount, storage)
 
 
@@ -129,6 +131,9 @@ def build_mounts(spec: TaskSpec, storage: Storage | None) -> list[dict]:
         found.append(_mount(storage, path, _read_only(kind), read_only=True))
     if spec.code_path:
         found.append(_mount(storage, spec.code_path, build_code_path(spec), read_only=True))
+    if spec.environment and spec.environment.place and spec.environment.place.kind == "dataset":
+        version = get_area_path(storage.files, spec.environment.place) / spec.environment.source
+        found.append(_mount(storage, version, ENVIRONMENT, read_only=True))
     claims = _name_claims(spec)
     for place, read_only in sorted(_list_site(spec)):
         mounted = {"name": claims[place], "mountPath": _site_path(claims[place], read_only)}
@@ -145,6 +150,11 @@ def build_mounts(spec: TaskSpec, storage: Storage | None) -> list[dict]:
 def build_links(spec: TaskSpec) -> list[str]:
     """Return supervisor.sh's four words per data folder: umask, folder, folder as shown, link."""
     words = []
+    if (
+        spec.environment and spec.environment.place and spec.environment.place.kind == "home"
+    ):  # links may be in its path
+        made = os.path.join(names.TASK_ROOT, "home", os.path.normpath(spec.environment.source))
+        words += [UMASKS["home"], made, made, ENVIRONMENT]
     claims = _name_claims(spec)
     for mount in spec.mounts:
         if mount.place is not None and mount.place.kind in ("dataset", "volume"):

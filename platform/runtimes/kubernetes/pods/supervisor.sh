@@ -99,6 +99,7 @@ for promise in $TESSERA_PROMISED; do # by the platform: what the node adds where
   [ "$given" = "${promise#*=}" ] || fail "The node did not do what its agent said of its cards: $promise."
 done
 export PATH="$PATH:/tessera/tools" PYTHONPATH="${PYTHONPATH:+$PYTHONPATH:}/tessera/tools" # the image's and the task's own first
+[ "${VIRTUAL_ENV-}" != /tessera/env ] || export PATH="$VIRTUAL_ENV/bin:$PATH"
 mkdir -p "$HOME" "$TMPDIR" "$1" 2>/dev/null
 [ -z "$2" ] || tar -xzof "$2" -C "$1" || fail "The code could not be unpacked."
 shift 2

@@ -8,6 +8,7 @@ from pathlib import Path
 from runtimes.local.images.image_store import ImageRecord, ImageStore, Login
 from runtimes.local.shim.rootfs.image_root import make_layer_folders
 from runtimes.local.taskdir import TaskDir
+from runtimes.python_environment import put_programs_first
 from runtimes.report_file import add_tools
 
 DRIVER_FOLDER = "/usr/local/nvidia"
@@ -42,7 +43,7 @@ def complete_plan(task: TaskDir, plan: dict) -> None:
     make_layer_folders(image["folder"])
     plan["image"] = image | {"overlay": str(ImageStore(Path(image["store"])).overlay), "layers": held["layers"]}
     env = build_environment(held["env"], plan["env"], with_driver=bool(image["files"]))
-    plan["env"] = add_tools(env, plan["seen_at"])
+    plan["env"] = add_tools(put_programs_first(env, plan["seen_at"]), plan["seen_at"])
 
 
 def build_environment(of_image: Mapping[str, str], of_task: Mapping[str, str], *, with_driver: bool) -> dict[str, str]:
