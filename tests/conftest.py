@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from django.conf import settings
 from django.contrib.auth.hashers import Argon2PasswordHasher
 from django.db import connection, transaction
-from django.test import TransactionTestCase
+from django.test import Client, TransactionTestCase
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 from playwright.sync_api import expect, sync_playwright
@@ -36,6 +37,7 @@ from tests.local_cluster import (
     local_place,
     run_cluster,
 )
+from tests.make import session
 from tests.migrated_database import prepare_migrated_database
 from tests.web_process import started
 
@@ -242,6 +244,22 @@ def cheap_hashes():
     with pytest.MonkeyPatch.context() as patch:
         for cost, least in (("time_cost", 1), ("memory_cost", 8), ("parallelism", 1)):
             patch.setattr(Argon2PasswordHasher, cost, least)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cheap_sign_in():
+    """Django's own writes the session three times, and the person."""
+    in_full = Client.force_login
+
+    def sign_in(client, user, backend=None) -> None:
+        if backend or settings.SESSION_COOKIE_NAME in client.cookies:
+            in_full(client, user, backend)
+        else:
+            client.cookies[settings.SESSION_COOKIE_NAME] = session(user)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Client, "force_login", sign_in)
         yield
 
 
