@@ -98,6 +98,7 @@ def pytest_configure(config):
 
 def pytest_collection_finish():
     gc.freeze()  # what was collected stays, and is not looked through again
+    gc.set_threshold(50_000, 20, 20)  # a page makes thousands of objects of which nearly all go by themselves
     gc.enable()
 
 
