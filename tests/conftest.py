@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from django.conf import settings
 from django.contrib.auth.hashers import Argon2PasswordHasher
 from django.db import connection, transaction
-from django.test import TransactionTestCase
+from django.test import Client, TransactionTestCase
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 from playwright.sync_api import expect, sync_playwright
@@ -36,6 +37,7 @@ from tests.local_cluster import (
     local_place,
     run_cluster,
 )
+from tests.make import session
 from tests.migrated_database import prepare_migrated_database
 from tests.web_process import started
 
@@ -96,6 +98,7 @@ def pytest_configure(config):
 
 def pytest_collection_finish():
     gc.freeze()  # what was collected stays, and is not looked through again
+    gc.set_threshold(50_000, 20, 20)  # a page makes thousands of objects of which nearly all go by themselves
     gc.enable()
 
 
@@ -135,9 +138,19 @@ def pytest_collection_modifyitems(config, items):
 
 
 def put_long_files_first(items) -> None:
-    """Those that say so, then those of many tests: the last file of one worker is no long one, while others idle."""
+    """Those that say so, then those of many tests: the last file of one worker is no long one, while others idle.
+
+    Files of one folder that use a web process stay together, so that they can share it.
+    """
     tests = Counter(item.path for item in items)
-    items.sort(key=lambda item: (item.get_closest_marker("begins_first") is None, -tests[item.path]))
+    most: Counter[Path] = Counter()
+    for item in items:
+        most[group_of(item)] = max(most[group_of(item)], tests[item.path])
+    items.sort(key=lambda item: (item.get_closest_marker("begins_first") is None, -most[group_of(item)]))
+
+
+def group_of(item) -> Path:
+    return item.path.parent if "web" in item.fixturenames else item.path
 
 
 def skip_marked(items, marker: str, reason: str) -> None:
@@ -245,12 +258,39 @@ def cheap_hashes():
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def cheap_sign_in():
+    """Django's own writes the session three times, and the person."""
+    in_full = Client.force_login
+
+    def sign_in(client, user, backend=None) -> None:
+        if backend or settings.SESSION_COOKIE_NAME in client.cookies:
+            in_full(client, user, backend)
+        else:
+            client.cookies[settings.SESSION_COOKIE_NAME] = session(user)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Client, "force_login", sign_in)
+        yield
+
+
 def delete_rows(case) -> None:
     """All rows but those of migrations. Foreign keys are deferred: in one transaction the order does not matter."""
     tables = connection.introspection.django_table_names(only_existing=True, include_views=False)
     wanted = [connection.ops.quote_name(name) for name in tables if name not in KEPT_TABLES]
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("; ".join(f"DELETE FROM {name}" for name in wanted))
+
+
+@pytest.fixture(scope="module")
+def rows_of_file(django_db_setup, django_db_blocker) -> Iterator[None]:
+    """For rows that a file's tests share: each test's own transaction lies within this one and leaves it as it was.
+
+    Not for files with tests that commit.
+    """
+    with django_db_blocker.unblock(), transaction.atomic():
+        yield
+        transaction.set_rollback(True)
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 from django.conf import settings as django_settings
 from django.core.signals import request_finished
-from django.db import close_old_connections, transaction
+from django.db import close_old_connections
 from django.test import Client
 from django.urls import get_resolver, reverse
 from django.utils import timezone
@@ -36,6 +36,7 @@ from sharing.tokens import create_notebook_token
 from tests import make
 
 SIGN_IN = 302  # to the sign-in page, and back afterwards
+CLIENT = Client()  # one, since each builds all middlewares anew; nobody is signed in to it from one call to the next
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 # {(route, method): (an anonymous visitor, eve, ada's token without any scope)}
@@ -559,6 +560,7 @@ def routes():
     return list(walk(get_resolver().url_patterns))
 
 
+ROUTES = dict(routes())
 PLAIN = [name for name, _ in routes() if not name.startswith(CONSOLE)]
 SCOPED = [
     name
@@ -576,11 +578,9 @@ OF_ADA_ALONE = [
 
 
 @pytest.fixture(scope="module")
-def built(django_db_setup, django_db_blocker):
-    """One world for all doors: each test's own transaction lies within this one and leaves it as it was."""
-    with django_db_blocker.unblock(), transaction.atomic():
-        yield build_world()
-        transaction.set_rollback(True)
+def built(rows_of_file):
+    """One world for all doors."""
+    return build_world()
 
 
 @pytest.fixture
@@ -623,6 +623,9 @@ def build_world():
     cast.view = SavedView.objects.create(user=cast.ada, name="secret-plan", query="?q=secret-plan")
     cast.gone, cast.admin = make.user("gone", cast.nlp), make.admin()
     cast.dead = dead_tokens(cast)
+    cast.sessions = {who: make.session(person) for who, person in [("stranger", cast.eve), ("lead", cast.bob)]}
+    cast.gone_session = make.session(cast.gone)
+    cast.parts = list_parts(cast)
     cast.tokens = {"stranger": make.token(cast.eve), "lead": make.token(cast.bob), "token without scope": cast.secret}
     User.objects.filter(pk=cast.gone.pk).update(suspended_at=timezone.now())
     return cast
@@ -645,14 +648,19 @@ NAMES = {
 
 
 def address(name, world):
-    parts = {
+    parts = {**world.parts, "name": NAMES.get(name, world.job.public_id if name == "terminal" else "n1")}
+    return reverse(name, kwargs={part: parts[part] for part in parts_of(ROUTES[name])})
+
+
+def list_parts(world):
+    """What stands in addresses, but for `name`."""
+    return {
         "job_id": world.job.public_id,
         "notebook_id": world.notebook.public_id,
         "task_uuid": world.task.uuid,
         "token_id": world.token.pk,
         "notebook_token_id": world.notebook_token.pk,
         "key_id": world.key.pk,
-        "name": NAMES.get(name, world.job.public_id if name == "terminal" else "n1"),
         "secret_id": world.own_secret.pk,
         "webhook_id": world.webhook.pk,
         "array_id": world.array.public_id,
@@ -688,7 +696,6 @@ def address(name, world):
         "upload_id": world.upload.uuid,
         "uuid": world.gpus[0].uuid,
     }
-    return reverse(name, kwargs={part: parts[part] for part in parts_of(dict(routes())[name])})
 
 
 def parts_of(pattern):
@@ -698,20 +705,20 @@ def parts_of(pattern):
 
 def knock(who, world, method, path):
     """As the API is called by programs and the pages by browsers: eve and the lead come with their own."""
-    people = {"stranger": world.eve, "lead": world.bob}
-    if path.startswith("/api/") or who not in people:
+    if path.startswith("/api/") or who not in world.sessions:
         return call(method, path, world.tokens.get(who))
-    client = Client()
-    client.force_login(people[who])
-    return call(method, path, None, client)
+    return call(method, path, session=world.sessions[who])
 
 
-def call(method, path, token, client=None):
+def call(method, path, token=None, session=None):
     headers = {"Origin": django_settings.TESSERA_PUBLIC_URL}
     if token:
         headers["Authorization"] = f"Bearer {token}"
     body, kind = ("{}", "application/json") if path.startswith("/api/") else ("", "application/x-www-form-urlencoded")
-    answer = (client or Client()).generic(method, path, body, content_type=kind, headers=headers)
+    CLIENT.cookies.clear()
+    if session:
+        CLIENT.cookies[django_settings.SESSION_COOKIE_NAME] = session
+    answer = CLIENT.generic(method, path, body, content_type=kind, headers=headers)
     if answer.streaming:  # nobody reads it: what it holds open is given back, but for this test's own connection
         request_finished.disconnect(close_old_connections)
         answer.close()
@@ -776,7 +783,7 @@ def test_no_dead_token_opens_anything_of_the_api(world, name):
 
 @pytest.mark.parametrize("name", SCOPED)
 def test_a_token_needs_the_scope_of_a_door_and_no_other(world, name):
-    for method, needed in dict(routes())[name].callback.view_class.scopes.items():
+    for method, needed in ROUTES[name].callback.view_class.scopes.items():
         for_admins = {"cluster:write", "metrics:scrape", "people:write", "quotas:write", "audit:read", *ALERTS} & set(
             needed
         ) or name.startswith(("api-price", "api-idle-people"))
@@ -790,11 +797,9 @@ def test_a_token_needs_the_scope_of_a_door_and_no_other(world, name):
 
 @pytest.mark.parametrize("name", PLAIN)
 def test_the_session_of_a_suspended_person_is_nobodys(world, name):
-    client = Client()
-    client.force_login(world.gone)
     for (route, method), (visitor, *_others) in DOORS.items():
         if route == name:
-            answer = call(method, address(name, world), None, client)
+            answer = call(method, address(name, world), session=world.gone_session)
             assert answer.status_code == visitor, f"{method} {name}"
 
 
@@ -808,7 +813,7 @@ def assert_nothing_of_adas(answer, who, world, path):
 
 
 def test_the_console_lets_nobody_in_but_auditors_and_admins(world):
-    plain = [name for name, _ in routes() if name.startswith(CONSOLE) and not name.endswith(":None")]
+    plain = [name for name in ROUTES if name.startswith(CONSOLE) and not name.endswith(":None")]
     assert plain
     for name in plain:
         path = console_address(name)
@@ -821,7 +826,7 @@ def test_the_console_lets_nobody_in_but_auditors_and_admins(world):
 
 
 def console_address(name):
-    pattern = dict(routes())[name]
+    pattern = ROUTES[name]
     parts = parts_of(pattern)
     known = {"object_id": "1", "content_type_id": "1", "app_label": name, "url": "x"}
     if "app_label" in parts:
