@@ -37,7 +37,7 @@ TRY = """
 import json, socket, subprocess, sys
 def ask(host, port):
     try:
-        with socket.create_connection((host, port), 2) as conn:
+        with socket.create_connection((host, port), 10) as conn:
             return conn.recv(99).decode()
     except OSError as error:
         return ""
@@ -182,6 +182,7 @@ class _Wires:
 
 
 def _set_up(interface: str, addresses: list[str]) -> None:
+    Path(f"/proc/sys/net/ipv6/conf/{interface}/accept_dad").write_text("0")  # else IPv6 waits for a second
     for address in addresses:
         _ip(f"address add {address} dev {interface}{' nodad' if ':' in address else ''}")
     _ip(f"link set {interface} up")

@@ -38,6 +38,7 @@ HOSTS, RESOLV_CONF = NETWORK_FILES
 NOBODY = 65534
 MADE, READY = b"made", b"ready"
 """The anchor's words."""
+DUPLICATE_DETECTION = [f"/proc/sys/net/ipv6/conf/{which}/accept_dad" for which in ("all", "default")]
 READY_WITHIN_MS = 10_000
 LOOK_EVERY_MS = 2
 FIRST_PRIORITY = 1000
@@ -186,6 +187,10 @@ def _fork(become) -> int:
 def _become_anchor(rules: list[Rule], ways_out: tuple[bool, bool], said: int) -> None:
     """Make the namespace, and close it as soon as pasta has made its ways out: by IPv4, by IPv6."""
     isolation.open_network()
+    for path in DUPLICATE_DETECTION:  # nobody else is there, and it would keep IPv6 waiting for a second
+        if os.path.exists(path):
+            with open(path, "w") as file:
+                file.write("0")
     rtnetlink.bring_up("lo")
     os.write(said, MADE)
     while any(wanted and not there for wanted, there in zip(ways_out, _read_ways_out(), strict=True)):
