@@ -25,6 +25,7 @@ from jobs.states import TaskState
 from monitoring.idle.rungs import Rung
 from monitoring.models import Action, Alert, AlertRule, Exemption, IdleRule, IdleWatch, Price, Silence, Subject
 from notebooks.environment import READY, environment_path
+from notebooks.kept_packages import find_kept_folder
 from notebooks.models import Notebook
 from notebooks.services import create_notebook, start_notebook
 from portal.models import SavedView
@@ -171,6 +172,7 @@ class World:
         )
         rule, alerts, silence = _alerts(cast, running)
         idle_rule, exemption = _idle(cast, running)
+        make.files(cast.ada, {"bin/python": ""}, find_kept_folder(still.public_id))
         deleted = make.dataset(cast.ada, versions=2)
         delete_version(actor=cast.ada, version=deleted)
         self.keep_files()
@@ -212,6 +214,7 @@ class World:
             SETTLE: {"job_id": [lost.public_id]},
             SHARE: {"job_id": [running.public_id]},
             "POST /api/v1/datasets/{dataset_id}/versions/{version}:restore": {"version": [deleted.number]},
+            "POST /api/v1/notebooks/{notebook_id}:save-environment": {"notebook_id": [still.public_id]},
             END_SHARE: {"job_id": [running.public_id], "person": ["bob"]},
             "DELETE /api/v1/notebooks/{notebook_id}/tokens/{notebook_token_id}": {"notebook_id": [still.public_id]},
             "POST /api/v1/alerts/{alert_id}:acknowledge": {"alert_id": [alerts[-1].pk]},
