@@ -138,9 +138,19 @@ def pytest_collection_modifyitems(config, items):
 
 
 def put_long_files_first(items) -> None:
-    """Those that say so, then those of many tests: the last file of one worker is no long one, while others idle."""
+    """Those that say so, then those of many tests: the last file of one worker is no long one, while others idle.
+
+    Files of one folder that use a web process stay together, so that they can share it.
+    """
     tests = Counter(item.path for item in items)
-    items.sort(key=lambda item: (item.get_closest_marker("begins_first") is None, -tests[item.path]))
+    most: Counter[Path] = Counter()
+    for item in items:
+        most[group_of(item)] = max(most[group_of(item)], tests[item.path])
+    items.sort(key=lambda item: (item.get_closest_marker("begins_first") is None, -most[group_of(item)]))
+
+
+def group_of(item) -> Path:
+    return item.path.parent if "web" in item.fixturenames else item.path
 
 
 def skip_marked(items, marker: str, reason: str) -> None:

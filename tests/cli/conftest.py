@@ -1,6 +1,7 @@
 """A person's terminal, a small HTTP server that does what a test tells it, and the real portal behind real HTTP."""
 
 import threading
+from contextlib import ExitStack
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from tests import make
 from tests.cli_server import Handler, Script
 from tests.web_process import running_web
 
-ROOT = Path(__file__).parents[2]
+HERE = Path(__file__).parent
 
 
 @pytest.fixture(autouse=True)
@@ -60,11 +61,48 @@ def server(monkeypatch):
 # --- the real portal ----------------------------------------------------------------------------------------------
 
 
+class Portal:
+    """A web process for all files here that a worker runs in a row: to start one takes three seconds of a processor.
+
+    It ends before tests of other folders, which would find what it writes.
+    """
+
+    def __init__(self) -> None:
+        self._running, self._url = ExitStack(), ""
+
+    def start(self) -> str:
+        if not self._url:
+            web = running_web(host="127.0.0.1", TESSERA_APPS_URL="http://*.localhost:8471")
+            self._url = self._running.enter_context(web).url
+        return self._url
+
+    def end(self) -> None:
+        self._url = ""
+        self._running.close()
+
+
+shared_portal = Portal()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item, nextitem):
+    result = yield
+    if nextitem is None or HERE not in nextitem.path.parents:
+        shared_portal.end()
+    return result
+
+
+@pytest.fixture(scope="session")
+def portal_ends(django_db_setup):
+    """Before the database of the last test here is dropped."""
+    yield
+    shared_portal.end()
+
+
 @pytest.fixture(scope="module")
-def web(django_db_setup):
+def web(portal_ends):
     """The address of the portal's own web process."""
-    with running_web(host="127.0.0.1", TESSERA_APPS_URL="http://*.localhost:8471") as web:
-        yield web.url
+    return shared_portal.start()
 
 
 @pytest.fixture
