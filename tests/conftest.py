@@ -283,6 +283,17 @@ def delete_rows(case) -> None:
 
 
 @pytest.fixture(scope="module")
+def rows_of_file(django_db_setup, django_db_blocker) -> Iterator[None]:
+    """For rows that a file's tests share: each test's own transaction lies within this one and leaves it as it was.
+
+    Not for files with tests that commit.
+    """
+    with django_db_blocker.unblock(), transaction.atomic():
+        yield
+        transaction.set_rollback(True)
+
+
+@pytest.fixture(scope="module")
 def cluster_turn(request) -> Iterator[None]:
     """One cluster for each machine: a file of tests has it alone, but for files that say BESIDE_OTHERS = True.
 

@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 from django.conf import settings as django_settings
 from django.core.signals import request_finished
-from django.db import close_old_connections, transaction
+from django.db import close_old_connections
 from django.test import Client
 from django.urls import get_resolver, reverse
 from django.utils import timezone
@@ -560,11 +560,9 @@ OF_ADA_ALONE = [
 
 
 @pytest.fixture(scope="module")
-def built(django_db_setup, django_db_blocker):
-    """One world for all doors: each test's own transaction lies within this one and leaves it as it was."""
-    with django_db_blocker.unblock(), transaction.atomic():
-        yield build_world()
-        transaction.set_rollback(True)
+def built(rows_of_file):
+    """One world for all doors."""
+    return build_world()
 
 
 @pytest.fixture
