@@ -7,9 +7,12 @@ import os
 import shutil
 import struct
 import subprocess
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from runtimes import slice_library
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ROOT / "agent" / "slice"
@@ -83,15 +86,30 @@ def build_once(name: str = "plain", flags: str = "") -> Built:
     sources = [path for folder in ("src", "names", "tests") for path in sorted((SOURCES / folder).rglob("*"))]
     content = b"".join(path.read_bytes() for path in [SOURCES / "Makefile", *sources, Path(__file__)] if path.is_file())
     built = Built(KEPT / f"{name}-{hashlib.sha256(content + flags.encode()).hexdigest()[:16]}", flags=flags)
-    KEPT.mkdir(parents=True, exist_ok=True)
-    with open(KEPT / "lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with one_builds():
         if not (built.root / "whole").exists():
             for old in KEPT.glob(f"{name}-*"):
                 shutil.rmtree(old)
             built.build()
             (built.root / "whole").touch()
     return built
+
+
+def build_library_once() -> Path:
+    """The library as bin/start builds it, likewise."""
+    library = slice_library.library_path(KEPT / "library")
+    with one_builds():
+        if not slice_library.is_built(library):
+            slice_library.build_library(library)
+    return library
+
+
+@contextmanager
+def one_builds():
+    KEPT.mkdir(parents=True, exist_ok=True)
+    with open(KEPT / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 class Slice:

@@ -16,7 +16,7 @@ from runtimes.local import plan
 from runtimes.local.node import cards_and_numa
 from runtimes.local.node.cards_and_numa import NodeCards
 from runtimes.local.node.simulated_cards import simulate_cards
-from tests.agent_slice import CARDS, NO_COMPILER, build_once
+from tests.agent_slice import CARDS, NO_COMPILER, build_library_once, build_once
 
 UUID = CARDS[0]
 VERSION = "580.95.05"
@@ -44,7 +44,7 @@ def doubled_driver(*, library: bool = True) -> Iterator[DoubledDriver]:
         shutil.copytree(built.driver, root / "driver")
         shutil.copy(built.program, root / "program")
         if library:
-            slice_library.build_library(root / "library")
+            shutil.copytree(build_library_once(), root / "library")
         yield DoubledDriver(root, root / "library", root / "driver", root / "program")
     finally:
         shutil.rmtree(root)
