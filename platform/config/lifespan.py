@@ -42,9 +42,12 @@ async def lasting_objects() -> AsyncIterator[None]:
 
     A full collection stops every request: for 200 ms among all modules, for 10 ms without them.
     """
-    import_module(settings.ROOT_URLCONF)
-    gc.collect()
-    gc.freeze()
+    try:
+        import_module(settings.ROOT_URLCONF)
+        gc.collect()
+        gc.freeze()
+    finally:
+        gc.enable()
     try:
         yield
     finally:

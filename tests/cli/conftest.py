@@ -62,7 +62,7 @@ def server(monkeypatch):
 
 
 class Portal:
-    """A web process for all files here that a worker runs in a row: to start one takes three seconds of a processor.
+    """A web process for all files here that a worker runs in a row: to start one takes two seconds of a processor.
 
     It ends before tests of other folders, which would find what it writes.
     """

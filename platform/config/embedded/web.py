@@ -1,5 +1,6 @@
 """The embedded web process: uvicorn on the supervisor's sockets."""
 
+import gc
 import os
 import socket
 
@@ -12,6 +13,7 @@ WEBSOCKET_BYTES = 64 * 1024 * 1024
 
 
 def main() -> None:
+    gc.disable()  # until all is loaded (config.lifespan): a quarter of the start was spent on looking through it
     sockets = [socket.socket(fileno=int(number)) for number in os.environ["TESSERA_LISTEN_FDS"].split(",")]
     config = uvicorn.Config(
         "config.asgi:application",
