@@ -1,7 +1,6 @@
 """What the builders of rows write in a shorter way is what the services write."""
 
 import pytest
-from django.db.models import Model
 
 from accounts.models import Membership, Team, User
 from cluster.models import Gpu, Node, Pool
@@ -36,8 +35,14 @@ def read_rows():
 
 def describe(row):
     fields = [field for field in row._meta.fields if not field.primary_key and field.name not in DIFFERENT]
-    values = {field.name: getattr(row, field.name) for field in fields}
-    return {
-        name: describe(value).get("name") or value.username if isinstance(value, Model) else value
-        for name, value in values.items()
-    }
+    return {field.name: name_of(getattr(row, field.name)) for field in fields}
+
+
+def name_of(value):
+    """Of a row; any other value is itself."""
+    match value:
+        case User():
+            return value.username
+        case Team() | Pool() | Node():
+            return value.name
+    return value
