@@ -13,7 +13,7 @@ WEBSOCKET_BYTES = 64 * 1024 * 1024
 
 
 def main() -> None:
-    gc.disable()  # until all is loaded (config.lifespan): a quarter of the start was spent on looking through it
+    gc.disable()  # until all is loaded (config.lifespan): a fifth of the start was spent on looking through it
     sockets = [socket.socket(fileno=int(number)) for number in os.environ["TESSERA_LISTEN_FDS"].split(",")]
     config = uvicorn.Config(
         "config.asgi:application",
