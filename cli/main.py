@@ -46,6 +46,11 @@ COMMANDS = {
     "files": ("files", "Your files there, and your teams'."),
     "data": ("datasets", "Datasets and models in versions: ls, add, show, diff, share, rm, restore."),
     "nb": ("notebooks", "Notebooks: start, open, stop, ls, rename; addresses for editors."),
+    "serve": (
+        "services",
+        "Services: serve -f FILE, ls, show, logs, wake, sleep, stop, rollback, rm; key add, ls, rm.",
+    ),
+    "call": ("services", "Send a request to a service, as you, and print its answer as it comes."),
     "schedules": ("schedules", "Jobs at the times of a cron line: ls, create, show, set, suspend, resume, run, rm."),
     "open": ("notebooks", "Open a notebook in jupyter or vscode."),
     "share": ("access.shares", "Let colleagues enter a running job or notebook: add, ls, rm."),

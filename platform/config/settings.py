@@ -269,6 +269,7 @@ INSTALLED_APPS = [
     "job_templates",
     "reported_numbers",
     "notebooks",
+    "services",
     "sharing",
     "schedules",
     "monitoring",

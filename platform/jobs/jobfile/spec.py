@@ -16,6 +16,7 @@ from common.resources import (
     parse_memory,
 )
 from jobs.jobfile.array_values import Array, ArrayWish, array_json
+from jobs.jobfile.serving import Serving, read_serving, serving_json
 from jobs.jobfile.shapes import pointer_of
 
 NO_GPU = GpuAsk()
@@ -104,6 +105,7 @@ class JobSpec:
     token: scopes of the API token that its tasks have.
     ports: as declared; Task.ports has the real ones. data: {target: source}.
     outputs: {target: the dataset or model whose next version it becomes}.
+    serve: of a service's file; its replicas, which are jobs, have none.
     """
 
     run: str = ""
@@ -144,6 +146,7 @@ class JobSpec:
     idle: IdleWish | None = None
     notify: NotifyWish | None = None
     array: ArrayWish | None = None
+    serve: Serving | None = None
 
 
 def to_json(spec: JobSpec) -> dict:
@@ -177,6 +180,7 @@ def to_json(spec: JobSpec) -> dict:
         "idle": None if spec.idle is None else {"for": duration_text(spec.idle.for_s), "then": spec.idle.then},
         "notify": None if spec.notify is None else {"when": list(spec.notify.when), "to": list(spec.notify.to)},
         **({} if spec.array is None else {"array": array_json(spec.array)}),
+        **({} if spec.serve is None else {"serve": serving_json(spec.serve)}),
     }
 
 
@@ -207,6 +211,7 @@ def from_json(stored: dict) -> JobSpec:
         idle=_maybe(read_idle, stored.get("idle")),
         notify=_maybe(read_notify, stored.get("notify")),
         array=_maybe(read_array, stored.get("array")),
+        serve=_maybe(read_serving, stored.get("serve")),
     )
 
 
