@@ -50,9 +50,7 @@ def pass_time(service: Service, **fields: int) -> None:
 
 
 def file_of(name: str = "chat", run: str = "python other.py") -> str:
-    return make.SERVICE_FILE.format(name=name, replicas="0..4", access="team", hold="3m").replace(
-        "python serve.py", run
-    )
+    return make.SERVICE_FILE.format(**make.USUAL_SERVICE | {"name": name}).replace("python serve.py", run)
 
 
 def test_a_replica_is_a_job_of_the_queue(cast):
