@@ -322,6 +322,7 @@ def write_rest(admin: User, member: User, team: Team, dice: random.Random) -> No
         create_webhook(actor=person, name="ci", url="https://example.com/hook", topics=[], team=None)
         make.array(person, 40, team=person.teams.get().name, pool=None)
         make.schedule(person, job_file="run: python train.py\n")
+        make.service(person, where="")
         make.template(person, person.teams.get())
         make.dataset(person, name=f"corpus-{person.username}")
     add_ssh_key(user=member, name="laptop", key=make.ssh_key())

@@ -44,6 +44,7 @@ from portal.pages.jobs.detail import TABS  # noqa: E402
 from portal.pages.reports.views import REPORTS  # noqa: E402
 from portal.pages.urls import urlpatterns  # noqa: E402
 from schedules.models import Schedule  # noqa: E402
+from services.models import Service  # noqa: E402
 from tests.make import session  # noqa: E402
 from tests.web_process import running_web  # noqa: E402
 from webhooks.models import Webhook  # noqa: E402
@@ -186,6 +187,7 @@ def list_parts(person: User) -> dict[str, object]:
         "task_uuid": job.newest_tasks[0].uuid,
         "notebook_id": Notebook.objects.filter(user=person, job__isnull=False).get().public_id,
         "array_id": JobArray.objects.filter(user=person)[0].public_id,
+        "service_id": Service.objects.get(user=person).public_id,
         "schedule_id": Schedule.objects.get(user=person).public_id,
         "dataset_id": Dataset.objects.get(user=person).public_id,
         "version": 1,

@@ -80,6 +80,14 @@ def complete_notebook_names(ctx: typer.Context, incomplete: str) -> list[Complet
     return _complete(ctx, incomplete, _load_notebooks)
 
 
+def complete_service_names(ctx: typer.Context, incomplete: str) -> list[Completion]:
+    return _complete(
+        ctx,
+        incomplete,
+        lambda client: ((one["name"], f"{one['id']}, {one['state']}") for one in _load_results(client, "/services")),
+    )
+
+
 def complete_schedule_names(ctx: typer.Context, incomplete: str) -> list[Completion]:
     return _complete(
         ctx,

@@ -1,4 +1,4 @@
-"""Jobs, notebooks, machines, schedules, saved views and templates, where a command takes one by id or name."""
+"""What a command takes by id or name: jobs, notebooks, machines, schedules, services, saved views and templates."""
 
 import re
 from collections.abc import Iterable
@@ -18,6 +18,7 @@ WAITING, RUNNING = ("queued",), ("running",)
 _JOB_ID = re.compile(r"(job-)?[0-9]+", re.ASCII | re.IGNORECASE)
 _ELEMENT_ID = re.compile(r"(?P<array>arr-[1-9][0-9]*)\.(?P<index>[0-9]{1,5})", re.ASCII | re.IGNORECASE)
 _NOTEBOOK_ID = re.compile(r"nb-[0-9]+", re.ASCII | re.IGNORECASE)
+_SERVICE_ID = re.compile(r"svc-[1-9][0-9]*")
 _SCHEDULE_ID = re.compile(r"sch-[1-9][0-9]*", re.ASCII)
 _GATEWAY_ID = re.compile(r"(job|nb)-[0-9]+(\..*)?", re.ASCII | re.IGNORECASE)
 _TASK = r"\.(?P<role>[A-Za-z0-9_-]{1,32})\.(?P<rank>[0-9]{1,6})"
@@ -192,6 +193,22 @@ def find_schedule(client: Client, name: str) -> dict[str, Any]:
         near = suggest(name, mine) or " Yours: tessera schedules ls"
         raise Failure(NOT_FOUND, f"You have no schedule named {name}.{near}")
     return mine[name]
+
+
+def find_service(client: Client, name: str) -> dict[str, Any]:
+    """Return the service of this id, or of one's teams by name, nlp/chat where several have it. Raises Failure."""
+    if _SERVICE_ID.fullmatch(name):
+        return client.get(f"/services/{name}")
+    team, _, short = name.rpartition("/")
+    named = client.get_all("/services", q=short, team=team or None)["results"]
+    found = [one for one in named if one["name"] == short]
+    if len(found) > 1:
+        known = ", ".join(f"{one['team']}/{short}" for one in found)
+        raise Failure(USAGE, f"Several teams have a service named {short}. Write one of: {known}")
+    if not found:
+        near = suggest(short, [one["name"] for one in client.get_all("/services")["results"]])
+        raise Failure(NOT_FOUND, f"Your teams have no service named {name}.{near or ' They have: tessera serve ls'}")
+    return found[0]
 
 
 def find_template(client: Client, text: str) -> tuple[str, int | None]:

@@ -52,12 +52,14 @@ from scheduler.reconcile.round import Poller, reconcile_once
 from scheduler.reconcile.simulated_samples import sample_simulated_cards
 from scheduler.runtime import get_runtime, get_sampler
 from schedules.firing import fire_due
+from services.controlling import control_services
 
 log = logging.getLogger("tessera.tasks")
 
 FOLLOW_S = 0.6
 """How long a reconcile follows fresh starts, so that RUNNING need not wait for the next beat."""
 LOOK_S = 0.03
+LOOK_AT_REPLICAS_S = 0.1
 REST_S = 0.3
 """Longest pause between two requested rounds."""
 TERM_S = 30.0
@@ -217,6 +219,12 @@ def fire_schedules() -> None:
 
 
 @shared_task
+def serve() -> None:
+    """Bring services to as many replicas as their requests need, following those that come up."""
+    _lead("serve", _serve)
+
+
+@shared_task
 def make_elements() -> None:
     """Make the elements of arrays for which there is room."""
     clear_hint("make_elements")
@@ -314,6 +322,15 @@ def _collect_numbers(epoch: int) -> None:
         collect_running(get_runtime())
     except (Unavailable, OSError) as away:  # the next beat goes on where this one ended
         log.warning("numbers wait: %s", away)
+
+
+def _serve(epoch: int) -> None:
+    try:
+        containers, until = get_runtime().capabilities.containers, time.monotonic() + FOLLOW_S
+        while control_services(check_possible, containers) and time.monotonic() < until:
+            time.sleep(LOOK_AT_REPLICAS_S)
+    except (Unavailable, DatabaseError) as failed:  # the next beat goes on
+        log.warning("services wait: %s", failed)
 
 
 def _one_reconcile(epoch: int) -> None:

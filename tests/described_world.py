@@ -35,6 +35,7 @@ from sharing.tokens import create_notebook_token
 from tests import make
 
 NEW_TEMPLATE = "template:\n  name: other\n  parameters: {lr: {type: number}}\nrun: python train.py ${{ lr }}\n"
+NEW_SERVICE = make.SERVICE_FILE.format(**make.USUAL_SERVICE | {"name": "other"})
 NEW_VERSION = NEW_TEMPLATE.replace("name: other", "name: finetune")
 IDLE_ACTS = ("snooze", "nudge", "release")
 NAMES = {
@@ -107,6 +108,8 @@ SUFFICES = {
         "job_file": "run: 'true'\nteam: nlp\npool: dev\n",
         "cron": "0 6 * * 1",
     },
+    "POST /api/v1/services": {"job_file": NEW_SERVICE},
+    "PATCH /api/v1/services/{service_id}": {"job_file": make.SERVICE_FILE.format(**make.USUAL_SERVICE)},
     "POST /api/v1/datasets": {"name": "corpus", "path": "corpus"},
     "POST /api/v1/environments:build": {"name": "tools", "pip": ["numpy==2.1.0"], "pool": "dev"},
     "POST /api/v1/notebooks/{notebook_id}:save-environment": {"name": "tools"},
@@ -140,7 +143,8 @@ class World:
         self.ada, self.files, self.kept = cast.ada, folder / "files", folder / "kept"
         self.root = make.admin()
         webhook, schedule = make.webhook(cast.ada), make.schedule(cast.ada)
-        template = make.template(cast.ada, cast.nlp)
+        template, service = make.template(cast.ada, cast.nlp), make.service(cast.ada)
+        make.service_key(service)
         array = make.array(cast.ada, {"lr": ["1e-4", "3e-4"], "at_once": 1})
         element = array.elements.get()
         make.start(element)
@@ -186,6 +190,8 @@ class World:
             "webhook_id": [webhook.pk],
             "array_id": [array.public_id],
             "schedule_id": [schedule.public_id],
+            "service_id": [service.public_id],
+            "service_key_id": [service.keys.get().pk],
             "dataset_id": [deleted.dataset.public_id],
             "version": [1],
             "delivery_id": list(webhook.deliveries.values_list("pk", flat=True)),
@@ -246,6 +252,7 @@ class World:
             "url": ["https://example.com/other"],
             "key": [make.ssh_key(2)],
             "state": ["running", "queued,failed"],
+            "revision": [1, None],
             "label": ["exp:a"],
             "user": ["me"],
             "fields": ["id", "name,state", "name"],

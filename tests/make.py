@@ -63,6 +63,9 @@ from scheduler.models import Lease
 from scheduler.preview.preview import check_possible
 from schedules.models import Schedule
 from schedules.services import create_schedule
+from services.keys import create_service_key
+from services.models import Service
+from services.services import create_service
 from webhooks.models import Webhook
 from webhooks.services import create_webhook
 
@@ -411,3 +414,27 @@ def numbers(task: Task, name: str, *told: tuple[float, float]) -> Series:
     fold_tail(series)
     series.save()
     return series
+
+
+SERVICE_FILE = """
+kind: service
+name: {name}
+run: python serve.py
+gpu: 1/4
+{where}
+serve: {{port: 7860, replicas: {replicas}, target: 2, hold: {{requests: 3, for: {hold}}}, access: {access}}}
+"""
+
+
+USUAL_SERVICE = {"name": "chat", "replicas": "0..4", "access": "team", "hold": "3m", "where": "pool: dev"}
+
+
+def service(person: User, name: str = "chat", **said: str) -> Service:
+    """One that nobody has called yet, and whose controller has not looked at it. said: of USUAL_SERVICE."""
+    job_file = SERVICE_FILE.format(**USUAL_SERVICE | {"name": name} | said)
+    return create_service(user=person, job_file=job_file, check=lambda draft: None, containers=False)
+
+
+def service_key(service: Service) -> str:
+    """The secret of a new key."""
+    return create_service_key(actor=service.user, service=service, name="test")[1]

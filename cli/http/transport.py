@@ -99,6 +99,14 @@ class Client:
         self, path: str, /, headers: dict[str, str] | None = None, **query: Any
     ) -> Iterator[tuple[Any, Iterator[bytes]]]:
         """Yield (headers, chunks). Raises Unreachable."""
+        with self.stream_answer("GET", PREFIX + _add_query(path, query), b"", headers or {}) as answer:
+            yield answer
+
+    @contextmanager
+    def stream_answer(
+        self, method: str, address: str, body: bytes, headers: dict[str, str]
+    ) -> Iterator[tuple[Any, Iterator[bytes]]]:
+        """Yield (headers, chunks) of a request to an address of the portal, such as a service's. Raises Unreachable."""
         self._must_be_signed_in()
         try:
             connection = self._connect()
@@ -106,9 +114,9 @@ class Client:
             raise self._unreachable(drop) from None
         try:
             with self._broken_is_unreachable():
-                response = self._send_request(connection, "GET", _add_query(path, query), b"", headers or {})
+                response = self._send_request(connection, method, address, body, headers)
                 if response.status >= 300:
-                    raise self._build_refusal(_read_answer(response), _add_query(path, query))
+                    raise self._build_refusal(_read_answer(response), address.removeprefix(PREFIX))
             yield response.headers, self._pieces(response)
         finally:
             connection.close()
@@ -156,7 +164,7 @@ class Client:
     def _exchange(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
         connection = self._connect()
         try:
-            return _read_answer(self._send_request(connection, method, path, body, headers))
+            return _read_answer(self._send_request(connection, method, PREFIX + path, body, headers))
         except (HTTPException, OSError) as error:
             raise _Dropped(_describe_error(error), sent=True) from None
         finally:
@@ -174,7 +182,7 @@ class Client:
         return connection
 
     def _send_request(
-        self, connection: HTTPConnection, method: str, path: str, body: bytes, headers: dict[str, str]
+        self, connection: HTTPConnection, method: str, address: str, body: bytes, headers: dict[str, str]
     ) -> HTTPResponse:
         common = {
             "Accept": "application/json, */*;q=0.5",
@@ -183,7 +191,7 @@ class Client:
         }
         if self.token:
             common["Authorization"] = f"Bearer {self.token}"
-        connection.request(method, urlsplit(self.server).path + PREFIX + path, body or None, common | headers)
+        connection.request(method, urlsplit(self.server).path + address, body or None, common | headers)
         return connection.getresponse()
 
     def _refuse_errors(self, answer: Answer, path: str) -> Answer:

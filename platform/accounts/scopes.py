@@ -7,6 +7,7 @@ SCOPES = (
     "cluster:write",
     "notebooks:read",
     "notebooks:write",
+    "services:call",
     "idle:write",
     "files:read",
     "files:write",

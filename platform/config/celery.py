@@ -62,6 +62,7 @@ app.conf.beat_schedule = {
     "collect_numbers": build_schedule_entry(4, "scheduler.tasks.collect_numbers"),
     "begin_outputs": build_schedule_entry(5, "scheduler.tasks.begin_outputs"),
     "fire_schedules": build_schedule_entry(10, "scheduler.tasks.fire_schedules"),
+    "serve": build_schedule_entry(1, "scheduler.tasks.serve"),
     "make_elements": build_schedule_entry(5, "scheduler.tasks.make_elements"),
     "sweep": build_schedule_entry(600, "scheduler.tasks.sweep"),
     "keep_uses": build_schedule_entry(60, "monitoring.tasks.keep"),

@@ -271,6 +271,7 @@ INSTALLED_APPS = [
     "job_templates",
     "reported_numbers",
     "notebooks",
+    "services",
     "sharing",
     "schedules",
     "monitoring",

@@ -69,7 +69,7 @@ HINT_WAITS_S = 1.0
 """After this another hint may be sent: the first was lost, or met a leader that will look once more."""
 HINT_EXPIRES_S = 5
 
-TEAM_KINDS = frozenset({"job", "task", "array", "quota"})
+TEAM_KINDS = frozenset({"job", "task", "array", "quota", "service"})
 """Kinds of objects that the whole team may read. Others are their owner's."""
 
 

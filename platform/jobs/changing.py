@@ -35,7 +35,7 @@ def change_job(*, actor: User, job: Job, changes: Mapping[str, Any], check: Chec
     action = "job.prioritize" if set(changes) == {"priority"} else "job.change"
     require(actor, action, job.team, job.user_id)
     _check_keys(changes)
-    if job.kind == JobKind.INTERACTIVE:
+    if job.kind != JobKind.BATCH:
         raise Conflict("only_batch_jobs_change")
     spec = parse_spec({**job.spec, **changes})
     draft = choose_pool(user=job.user, spec=spec, check=check, containers=containers, actor=actor, job=job)

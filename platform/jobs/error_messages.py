@@ -112,6 +112,9 @@ FIELD_MESSAGES = {
     "rate_policy": _(
         "Your limit is %(limit)s running jobs, so this one could never start. Ask an administrator for a higher limit."
     ),
+    "service_not_here": _(
+        "This file is of a service, and a job is made here. Create it under Services or with tessera serve."
+    ),
     "shm_above_memory": _(
         "What is in /dev/shm counts as memory: %(shm)s of it do not fit into %(memory)s of memory. Ask for more memory."
     ),
@@ -196,8 +199,8 @@ ERROR_MESSAGES = {
     "not_running.queued": WAITS_YET,
     "not_running.starting": STARTS_NOW,
     "nothing_to_change": _("Name what is to change: %(known)s."),
-    "only_batch_jobs_change": _("A notebook's job cannot be changed. Change the notebook instead."),
-    "only_batch_jobs_rerun": _("A notebook's job cannot be run again. Start the notebook instead."),
+    "only_batch_jobs_change": _("The job of a notebook or service cannot be changed. Change that instead."),
+    "only_batch_jobs_rerun": _("The job of a notebook or service cannot be run again. Start that instead."),
     "only_ended_jobs": _("Only a job that has ended can be retried. Stop it first, or wait until it ends."),
     "only_lost_tasks": _(
         "This job has no such lost task, so there is nothing to settle. Stop the job if it is to end."

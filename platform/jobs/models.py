@@ -35,6 +35,9 @@ class JobKind(models.TextChoices):
     SERVICE = "service", _("service")
 
 
+WITHOUT_TIME_LIMIT = frozenset({JobKind.INTERACTIVE, JobKind.SERVICE})
+"""Kinds of jobs that a pool's usual limit does not end: something else does."""
+
 LISTED = Q(array_index__isnull=True) | Q(array_index=0)
 """Jobs of which lists have a row: an array has one, that of its first element."""
 

@@ -209,6 +209,9 @@ REASONS: dict[str, Reason] = {
         _("Mend or retry that job first, then retry this one."),
     ),
     "replaced": Reason(T.STOPPED, False, "neutral", _("Stopped because its schedule started the next run instead.")),
+    "not_needed": Reason(
+        T.STOPPED, False, "ok", _("Stopped because its service needs fewer replicas, or another revision.")
+    ),
     "stopped_by_user": Reason(T.STOPPED, False, "neutral", _("Stopped by a user.")),
     "gang_broken": Reason(T.STOPPED, True, "neutral", _("Stopped because another task of its gang ended.")),
     "job_done": Reason(T.STOPPED, False, "ok", _("Stopped because the job was done.")),

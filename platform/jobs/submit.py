@@ -34,7 +34,7 @@ from jobs.job_tokens.tokens import check_scopes
 from jobs.jobfile.main_program import ends_job_of
 from jobs.jobfile.spec import JobSpec, RoleSpec, change_data, change_images, roles_of, to_json
 from jobs.lifecycle import begin_attempt
-from jobs.models import CodePack, Job, JobKind, JobQuerySet, Priority
+from jobs.models import WITHOUT_TIME_LIMIT, CodePack, Job, JobKind, JobQuerySet, Priority
 from jobs.notices.recipients import check_notified
 from jobs.outputs.outputs import check_outputs
 from jobs.pricing.budget import Asked, shorter
@@ -176,6 +176,8 @@ class PoolChooser:
         """Return the draft in the pool that it prefers. job: what is changed to it."""
         if spec.array is not None:
             raise InvalidInput([FieldError("/array", "array_not_here")])
+        if spec.serve is not None:
+            raise InvalidInput([FieldError("/kind", "service_not_here")])
         team = pick_team(self._teams, spec.team)
         self._require(team)
         _check_start(spec)
@@ -390,8 +392,10 @@ def _build_choice(draft: Draft, kind: str) -> dict[str, Any]:
 
 
 def _limit_time(draft: Draft, kind: str) -> int | None:
-    """Return the job's time limit. Notebooks have their own clock (notebooks.tasks), which can be extended."""
-    return None if kind == JobKind.INTERACTIVE else draft.spec.max_time_s or draft.pool.default_max_time_s
+    """Return the job's time limit. Notebooks have their own clock (notebooks.tasks), which can be extended; a service's
+    replica ends once it is not needed.
+    """
+    return None if kind in WITHOUT_TIME_LIMIT else draft.spec.max_time_s or draft.pool.default_max_time_s
 
 
 def _order_pools(team: Team, spec: JobSpec, pools: list[Pool]) -> list[Pool]:

@@ -10,8 +10,9 @@ from typing import Any
 from django.utils.dateparse import parse_datetime
 
 from jobs.models import Task
+from jobs.probing.http_status import NOT_YET, TIMEOUT_S, open_request
 from notebooks.job_spec import JUPYTER_PORT
-from notebooks.jupyter_ready import NOT_YET, TIMEOUT_S, open_request
+from notebooks.jupyter_ready import authorize
 from runtimes.contract.access import Access
 
 LARGEST_ANSWER = 1024 * 1024
@@ -53,7 +54,7 @@ def read_activity(kernels: list[dict], terminals: list[dict]) -> JupyterActivity
 
 async def _get_list(access: Access, task: Task, port: int, what: str) -> list[dict[str, Any]]:
     """Return the objects of an API's list. Raises ValueError for anything else."""
-    reader, writer = await open_request(access, task, port, f"/api/{what}")
+    reader, writer = await open_request(access, task, port, f"/api/{what}", authorize(task))
     try:
         head = await reader.readuntil(b"\r\n\r\n")
         if not head.startswith(b"HTTP/1.1 200"):

@@ -16,6 +16,7 @@ from portal.api.permissions import AGENT, ANYBODY, scopes_of
 PARTS = {
     "notebook_id": {"type": "string", "pattern": r"^nb-[1-9][0-9]{0,17}$"},
     "array_id": {"type": "string", "pattern": r"^arr-[1-9][0-9]{0,17}$"},
+    "service_id": {"type": "string", "pattern": r"^svc-[1-9][0-9]{0,17}$"},
     "schedule_id": {"type": "string", "pattern": r"^sch-[1-9][0-9]{0,17}$"},
     "dataset_id": {"type": "string", "pattern": r"^ds-[1-9][0-9]{0,17}$"},
     "version": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
@@ -43,6 +44,7 @@ PARTS = {
     "announcement_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
     "price_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
     "notebook_token_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
+    "service_key_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
     "token_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
     "view_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
     "key_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},

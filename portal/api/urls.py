@@ -42,6 +42,7 @@ from portal.api.notebooks import notebooks
 from portal.api.notebooks import tokens as notebook_tokens
 from portal.api.people import announcements, me, people, secrets, ssh_keys, teams
 from portal.api.schedules import schedules
+from portal.api.services import services
 
 
 class NotebookId(StringConverter):
@@ -64,6 +65,12 @@ class ScheduleId(StringConverter):
     """sch-7."""
 
     regex = "sch-[1-9][0-9]{0,17}"
+
+
+class ServiceId(StringConverter):
+    """svc-7."""
+
+    regex = "svc-[1-9][0-9]{0,17}"
 
 
 class DatasetId(StringConverter):
@@ -98,6 +105,7 @@ for name, converter in (
     ("array", ArrayId),
     ("schedule", ScheduleId),
     ("dataset", DatasetId),
+    ("service", ServiceId),
     ("api_notebook", NotebookId),
     ("called", Name),
     ("template", TemplateId),
@@ -148,6 +156,19 @@ urlpatterns = [
     path("arrays/<array:array_id>", arrays.ArrayDetail.as_view(), name="api-array"),
     path("arrays/<array:array_id>:stop", arrays.ArrayStop.as_view(), name="api-array-stop"),
     path("arrays/<array:array_id>:retry", arrays.ArrayRetry.as_view(), name="api-array-retry"),
+    path("services", services.Services.as_view(), name="api-services"),
+    path("services/<service:service_id>", services.ServiceDetail.as_view(), name="api-service"),
+    path("services/<service:service_id>:wake", services.ServiceWake.as_view(), name="api-service-wake"),
+    path("services/<service:service_id>:sleep", services.ServiceSleep.as_view(), name="api-service-sleep"),
+    path("services/<service:service_id>:stop", services.ServiceStop.as_view(), name="api-service-stop"),
+    path("services/<service:service_id>:rollback", services.ServiceRollback.as_view(), name="api-service-rollback"),
+    path("services/<service:service_id>/revisions", services.ServiceRevisions.as_view(), name="api-service-revisions"),
+    path("services/<service:service_id>/keys", services.ServiceKeys.as_view(), name="api-service-keys"),
+    path(
+        "services/<service:service_id>/keys/<number:service_key_id>",
+        services.ServiceKeyDetail.as_view(),
+        name="api-service-key",
+    ),
     path("schedules", schedules.Schedules.as_view(), name="api-schedules"),
     path("schedules/<schedule:schedule_id>", schedules.ScheduleDetail.as_view(), name="api-schedule"),
     path("schedules/<schedule:schedule_id>:suspend", schedules.ScheduleSuspend.as_view(), name="api-schedule-suspend"),

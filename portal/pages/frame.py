@@ -47,6 +47,7 @@ NAV_GROUPS: tuple[tuple[str | Promise, tuple[NavItem, ...]], ...] = (
             NavItem("jobs", _("Jobs"), "list-details", ("/jobs/", "/j/", "/a/"), on_phone=True, key="j"),
             NavItem("templates", _("Templates"), "forms", ("/templates/",)),
             NavItem("notebooks", _("Notebooks"), "notebook", ("/notebooks/", "/n/"), key="n"),
+            NavItem("services", _("Services"), "send", ("/services/",)),
             NavItem("schedules", _("Schedules"), "clock", ("/schedules/",)),
             NavItem("files", _("Files"), "folder", ("/files/",)),
             NavItem("datasets", _("Data"), "stack-2", ("/data/",)),

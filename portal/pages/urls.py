@@ -44,9 +44,11 @@ from portal.pages.palette import views as palette
 from portal.pages.reports import views as reports
 from portal.pages.saved_views import views as saved_views
 from portal.pages.schedules import views as schedules
+from portal.pages.services import views as services
 from portal.pages.sharing import views as sharing
 from portal.pages.templates import views as templates
 from schedules.services import resume_schedule, suspend_schedule
+from services.services import put_to_sleep, stop_service, wake_service
 
 urlpatterns = [
     path("", home.home, name="home"),
@@ -112,6 +114,16 @@ urlpatterns = [
     path("n/<str:notebook_id>/addresses", addresses.addresses, name="notebook_addresses"),
     path("n/<str:notebook_id>/addresses/<int:notebook_token_id>/end", addresses.end, name="notebook_address_end"),
     path("n/<str:notebook_id>/resume", idle.resume, name="notebook_resume"),
+    path("services/", services.list_services, name="services"),
+    path("services/new", services.new_service, name="service_new"),
+    path("services/<str:service_id>/", services.show_service, name="service"),
+    path("services/<str:service_id>/wake", services.act_on_service, {"service": wake_service}, name="service_wake"),
+    path("services/<str:service_id>/sleep", services.act_on_service, {"service": put_to_sleep}, name="service_sleep"),
+    path("services/<str:service_id>/stop", services.act_on_service, {"service": stop_service}, name="service_stop"),
+    path("services/<str:service_id>/rollback/<int:number>", services.go_back, name="service_rollback"),
+    path("services/<str:service_id>/delete", services.delete, name="service_delete"),
+    path("services/<str:service_id>/keys", services.service_keys, name="service_keys"),
+    path("services/<str:service_id>/keys/<int:service_key_id>/end", services.end_key, name="service_key_end"),
     path("schedules/", schedules.list_schedules, name="schedules"),
     path("schedules/new", schedules.new_schedule, name="schedule_new"),
     path("schedules/times", schedules.show_times, name="schedule_times"),

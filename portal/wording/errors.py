@@ -22,6 +22,7 @@ import quotas.error_messages
 import runtimes.storage.error_messages
 import schedules.error_messages
 import secret_store.error_messages
+import services.error_messages
 import sharing.error_messages
 import webhooks.error_messages
 from common.error_messages import format_error, format_field
@@ -46,6 +47,7 @@ FIELD_MESSAGES = {
     **sharing.error_messages.FIELD_MESSAGES,
     **schedules.error_messages.FIELD_MESSAGES,
     **environments.error_messages.FIELD_MESSAGES,
+    **services.error_messages.FIELD_MESSAGES,
     "bad_cards": _(
         "“%(got)s” is not a valid number of cards. Use a number such as 2 or 1.5, or a fraction such as 1/4."
     ),
@@ -72,6 +74,7 @@ ERROR_MESSAGES = {
     **notebooks.error_messages.ERROR_MESSAGES,
     **schedules.error_messages.ERROR_MESSAGES,
     **environments.error_messages.ERROR_MESSAGES,
+    **services.error_messages.ERROR_MESSAGES,
     "bad_agent_key": _(
         "This agent key is unknown or was revoked. Ask an administrator for an enrolment token, and enrol again."
     ),

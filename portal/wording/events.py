@@ -166,6 +166,17 @@ SENTENCES: dict[tuple[str, str], str | Promise] = {
     ("array", "ended"): gettext_lazy(
         "All elements have ended: %(succeeded)s done, %(failed)s failed, %(cancelled)s cancelled"
     ),
+    ("service", "created"): gettext_lazy("The service “%(name)s” was created"),
+    ("service", "revised"): gettext_lazy("Revision %(revision)s is rolled out"),
+    ("service", "rolled_back"): gettext_lazy("Revision %(revision)s is rolled out once more"),
+    ("service", "promoted"): gettext_lazy("Revision %(revision)s answers"),
+    ("service", "failed"): gettext_lazy("Revision %(revision)s failed: %(job)s ended by itself"),
+    ("service", "woken"): gettext_lazy("The service was woken by hand"),
+    ("service", "slept"): gettext_lazy("The service was put to sleep by hand"),
+    ("service", "stopped"): gettext_lazy("The service was stopped"),
+    ("service", "key_made"): gettext_lazy("The key “%(name)s” was made"),
+    ("service", "key_ended"): gettext_lazy("The key “%(name)s” was ended"),
+    ("service", "deleted"): gettext_lazy("The service “%(name)s” was deleted"),
     ("schedule", "created"): gettext_lazy("The schedule “%(name)s” was created"),
     ("schedule", "changed"): gettext_lazy("The schedule was changed"),
     ("schedule", "file_changed"): gettext_lazy("The schedule's job file was changed"),

@@ -8,7 +8,7 @@ from common.errors import FieldError, Hint, Impossible
 from common.resources import GpuAsk, cpu_text, is_instance, matches_model, memory_text
 from common.steady_clock import steady_time
 from jobs.jobfile.spec import RoleSpec, roles_of, to_json
-from jobs.models import Job, JobKind, Priority
+from jobs.models import WITHOUT_TIME_LIMIT, Job, JobKind, Priority
 from jobs.submit import Draft, PoolChooser
 from scheduler.core.forecast.start_suggestions import Records
 from scheduler.core.model.types import Refusal, WaitingJob
@@ -60,7 +60,7 @@ def build_waiting_jobs(draft: Draft, world: World, now: float) -> Records:
 def build_waiting_job(draft: Draft, world: World, now: float | None = None) -> WaitingJob:
     """Convert the draft to a waiting job DRAFT_JOB, in its first pool."""
     spec, submitted_at = draft.spec, datetime.fromtimestamp(steady_time() if now is None else now, UTC)
-    interactive = spec.kind == JobKind.INTERACTIVE
+    kind = JobKind(spec.kind)
     job = Job(
         name=spec.name or "",
         spec=to_json(spec),
@@ -68,11 +68,11 @@ def build_waiting_job(draft: Draft, world: World, now: float | None = None) -> W
         user=draft.user,
         pool=draft.pool,
         gang=draft.gang,
-        kind=JobKind.INTERACTIVE if interactive else JobKind.BATCH,
+        kind=kind,
         priority=Priority[spec.priority.upper()],
         preemptible=draft.preemptible,
         time_s=spec.time_s,
-        max_time_s=None if interactive else spec.max_time_s or draft.pool.default_max_time_s,
+        max_time_s=None if kind in WITHOUT_TIME_LIMIT else spec.max_time_s or draft.pool.default_max_time_s,
         held_at=submitted_at if spec.hold else None,
         not_before=spec.start_at,
         waits_for=list(draft.waits_for),

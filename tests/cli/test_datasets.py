@@ -31,7 +31,7 @@ def test_ls_lists_what_one_may_read(server, tessera):
 
 
 def test_add_names_the_folder_and_waits_until_all_is_read(server, tessera, monkeypatch):
-    monkeypatch.setattr("cli.commands.datasets.WAIT_S", 0)
+    monkeypatch.setattr("cli.commands.data.datasets.WAIT_S", 0)
     server.on("POST /datasets", (201, {**VERSION, "state": "taking"}))
     server.on("GET /datasets/ds-3/versions/7", (200, VERSION))
     done = tessera("data", "add", "nlp/corpus", "team:nlp/words/all", "--note", "more")

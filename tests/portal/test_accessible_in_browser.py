@@ -42,6 +42,7 @@ def make_full_world() -> make.Cast:
         for task in job.tasks.all():
             make.numbers(task, "train/loss", (1, 0.9), (2, 0.4), (3, 0.5))
             make.numbers(task, "lr", (1, 1e-5), (2, 1e-6))
+    make.service_key(cast.service)
     set_secret(actor=cast.ada, name="HF_TOKEN", value="hf_1234567890")
     AlertRule.objects.create(
         name="own", subject=Subject.CARD, metric="power_w", comparison="above", threshold=1, audience=["admin"]
@@ -75,6 +76,10 @@ def pages_of(cast) -> list[str]:
         "/data/",
         f"/data/{cast.dataset.dataset.public_id}/",
         f"/data/{cast.dataset.dataset.public_id}/v1/",
+        "/services/",
+        "/services/new",
+        f"/services/{cast.service.public_id}/",
+        f"/services/{cast.service.public_id}/keys",
         "/schedules/",
         "/schedules/new",
         f"/schedules/{cast.schedule.public_id}/",

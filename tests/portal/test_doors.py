@@ -80,6 +80,19 @@ API = {
     ("api-array", "GET"): (401, 404, 403),
     ("api-array-stop", "POST"): (401, 404, 403),
     ("api-array-retry", "POST"): (401, 404, 403),
+    ("api-services", "GET"): (401, 200, 403),
+    ("api-services", "POST"): (401, 400, 403),
+    ("api-service", "GET"): (401, 404, 403),
+    ("api-service", "PATCH"): (401, 404, 403),
+    ("api-service", "DELETE"): (401, 404, 403),
+    ("api-service-wake", "POST"): (401, 404, 403),
+    ("api-service-sleep", "POST"): (401, 404, 403),
+    ("api-service-stop", "POST"): (401, 404, 403),
+    ("api-service-rollback", "POST"): (401, 404, 403),
+    ("api-service-revisions", "GET"): (401, 404, 403),
+    ("api-service-keys", "GET"): (401, 404, 403),
+    ("api-service-keys", "POST"): (401, 404, 403),
+    ("api-service-key", "DELETE"): (401, 404, 403),
     ("api-schedules", "GET"): (401, 200, 403),
     ("api-schedules", "POST"): (401, 400, 403),
     ("api-schedule", "GET"): (401, 404, 403),
@@ -336,6 +349,19 @@ PAGES = {
     ("array", "GET"): (SIGN_IN, 404, SIGN_IN),
     ("array_stop", "POST"): (SIGN_IN, 404, SIGN_IN),
     ("array_retry", "POST"): (SIGN_IN, 404, SIGN_IN),
+    ("services", "GET"): (SIGN_IN, 200, SIGN_IN),
+    ("service_new", "GET"): (SIGN_IN, 200, SIGN_IN),
+    ("service_new", "POST"): (SIGN_IN, 400, SIGN_IN),
+    ("service", "GET"): (SIGN_IN, 404, SIGN_IN),
+    ("service", "POST"): (SIGN_IN, 404, SIGN_IN),
+    ("service_wake", "POST"): (SIGN_IN, 404, SIGN_IN),
+    ("service_sleep", "POST"): (SIGN_IN, 404, SIGN_IN),
+    ("service_stop", "POST"): (SIGN_IN, 404, SIGN_IN),
+    ("service_rollback", "POST"): (SIGN_IN, 404, SIGN_IN),
+    ("service_delete", "POST"): (SIGN_IN, 404, SIGN_IN),
+    ("service_keys", "GET"): (SIGN_IN, 404, SIGN_IN),
+    ("service_keys", "POST"): (SIGN_IN, 404, SIGN_IN),
+    ("service_key_end", "POST"): (SIGN_IN, 404, SIGN_IN),
     ("schedules", "GET"): (SIGN_IN, 200, SIGN_IN),
     ("schedule_new", "GET"): (SIGN_IN, 200, SIGN_IN),
     ("schedule_new", "POST"): (SIGN_IN, 400, SIGN_IN),
@@ -600,6 +626,8 @@ def build_world():
     cast.own_secret = set_secret(actor=cast.ada, name="SECRET_PLAN", value="secret-plan")
     cast.array = make.array(cast.ada, name="secret-plan")
     cast.schedule = make.schedule(cast.ada, name="secret-plan")
+    cast.service = make.service(cast.ada, name="secret-service")
+    make.service_key(cast.service)
     cast.task = make.start(job)[0]
     cast.alert = make.alert("low_activity", "secret-plan", owners=[cast.ada.pk], teams=[cast.nlp.pk])
     cast.silence = make.silence(cast.ada, cast.alert.rule)
@@ -665,6 +693,9 @@ def list_parts(world):
         "webhook_id": world.webhook.pk,
         "array_id": world.array.public_id,
         "schedule_id": world.schedule.public_id,
+        "service_id": world.service.public_id,
+        "number": 1,
+        "service_key_id": world.service.keys.get().pk,
         "dataset_id": world.dataset.public_id,
         "version": 1,
         "view_id": world.view.pk,

@@ -118,7 +118,7 @@ def make_busy_world() -> make.Cast:
     make.token(cast.ada)
     add_ssh_key(user=cast.ada, name="laptop", key=make.ssh_key())
     cast.webhook = make.webhook(cast.ada)
-    cast.schedule = make.schedule(cast.ada)
+    cast.schedule, cast.service = make.schedule(cast.ada), make.service(cast.ada)
     cast.array = make.array(cast.ada, {"lr": ["1e-4", "3e-4"], "at_once": 1})
     cast.dataset = make.dataset(cast.ada)
     cast.template = make.template(cast.ada, cast.nlp)
@@ -140,6 +140,7 @@ def test_every_button_can_be_read_in_each_look(chromium, portal, cast):
         f"/n/{cast.stopped.public_id}/open", "/queue/", "/cluster/", "/cluster/gpus/", "/cluster/images/",
         "/templates/", "/templates/first-steps/",
         "/nodes/n1/", "/quota/", "/reports/", "/files/", "/notices/", "/settings/notifications/", "/settings/password/",
+        "/services/", f"/services/{cast.service.public_id}/",
         "/schedules/", "/schedules/new", f"/schedules/{cast.schedule.public_id}/",
         "/settings/tokens/", "/settings/ssh-keys/", "/settings/webhooks/", f"/settings/webhooks/{cast.webhook.pk}/",
     ]  # fmt: skip

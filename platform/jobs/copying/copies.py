@@ -50,7 +50,7 @@ def build_rerun(user: User, job: Job, *, exact: bool) -> JobSpec:
     exact: its file as it was accepted, with the bytes of its image and its code; else what its image's name means now,
     and without code that is not the person's own. Raises Conflict for the job of a notebook.
     """
-    if job.kind == JobKind.INTERACTIVE:
+    if job.kind != JobKind.BATCH:
         raise Conflict("only_batch_jobs_rerun")
     spec = from_json(job.spec) if exact else parse_spec(copy_file(user, job))
     if not exact:

@@ -5,6 +5,7 @@ The reader, the JSON Schema, the body of `POST /jobs` and the table in docs/refe
 
 from accounts.scopes import JOB_SCOPES
 from jobs.jobfile.array_values import Array
+from jobs.jobfile.serving import ACCESS, Hold, Serving
 from jobs.jobfile.shapes import Choice, Field, Flag, Keys, Whole
 from jobs.jobfile.spec import NOTIFY_WHEN, Checkpoint, IdleWish, MainProgram, NotifyWish
 from jobs.jobfile.values import (
@@ -16,6 +17,7 @@ from jobs.jobfile.values import (
     ENV,
     ENVIRONMENT_NAME,
     GPU,
+    HTTP_PATH,
     IMAGE,
     LABELS,
     MEMORY,
@@ -51,6 +53,11 @@ IDLE_LEAST_S, IDLE_MOST_S = 600, 86_400
 IDLE_THEN = ("tell", "shrink", "stop")
 # Not allowed beside `roles`.
 NOT_WITH_ROLES = ("run", "gpu", "cpu", "memory", "shm", "nodes", "ports")
+# Not allowed in a service: its replicas are one task each, last until they are not needed, and are started again.
+NOT_IN_SERVICE = (
+    "nodes", "roles", "main", "array", "token", "time", "max_time", "retry", "hold", "start_at", "wait_max", "after",
+    "tensorboard", "outputs", "idle", "notify",
+)  # fmt: skip
 
 _TASK = (
     Field(
@@ -121,6 +128,50 @@ NOTIFY = Keys(
     short="when",
     make=NotifyWish,
 )
+HOLD = Keys(
+    (
+        Field("requests", Whole(1, 10_000), "How many requests wait, of each process that takes them.", "200"),
+        Field("for", Duration(3_600), "How long each waits; then its caller is told why.", "3m", "for_s"),
+    ),
+    make=Hold,
+)
+SERVE = Keys(
+    (
+        Field("port", Whole(1024, 65_535), "The port on which a replica listens.", required=True, examples=(8000,)),
+        Field(
+            "ready",
+            HTTP_PATH,
+            "A path that answers 200 once a replica can take requests.",
+            "the port listens",
+            examples=("/health",),
+        ),
+        Field(
+            "replicas",
+            Span(0, 100),
+            "How many replicas, or the least and the most; 0 lets the service sleep without requests.",
+            "0..1",
+            examples=("0..4",),
+        ),
+        Field("target", Whole(1, 10_000), "The requests in flight that one replica is to have.", "8"),
+        Field(
+            "idle",
+            Duration(),
+            "After how long without requests it sleeps, where the least is 0.",
+            "10m",
+            "idle_s",
+        ),
+        Field(
+            "hold",
+            HOLD,
+            "How many requests wait while no replica is ready, and how long.",
+            "200 for 3m",
+            examples=({"requests": 50, "for": "1m"},),
+        ),
+        Field("access", Choice(ACCESS), "Whose API tokens may call it; its own keys always may.", "team"),
+        *_later("canary"),
+    ),
+    make=Serving,
+)
 MAIN = Keys(
     (
         Field("role", ROLE_NAME, "The role in whose first task it runs.", required=True),
@@ -157,7 +208,7 @@ ROLE = Keys(
 )
 JOB = Keys(
     (
-        Field("kind", Choice(("batch",), later=("notebook", "interactive", "service")), "The kind of job.", "batch"),
+        Field("kind", Choice(("batch", "service"), later=("notebook", "interactive")), "The kind of job.", "batch"),
         Field("name", NAME, "The job's name.", "from the command"),
         Field("team", NAME, "The team whose quota it uses.", "your only team"),
         Field(
@@ -321,6 +372,13 @@ JOB = Keys(
             "Many alike jobs: how many, or the product of values by name; at_once: the most that are open together.",
             "one job",
             examples=(100, {"lr": ["1e-4", "3e-4"], "seed": "1..5", "at_once": 3}),
+        ),
+        Field(
+            "serve",
+            SERVE,
+            "Of kind: service: where its replicas listen, how many there are, and who may call it.",
+            "required in a service",
+            examples=({"port": 8000, "ready": "/health", "replicas": "0..4"},),
         ),
         *_later("place"),
     )

@@ -35,6 +35,7 @@ KEY_ORDER = (
     "idle",
     "notify",
     "array",
+    "serve",
 )
 
 # Text that needs no quotes.
@@ -77,7 +78,7 @@ def _entry(key: str, value: object, indent: str) -> str:
     # Quantities need no quotes.
     bare = (
         isinstance(value, str)
-        and key in ("gpu", "cpu", "memory", "shm", "time", "max_time", "wait_max", "grace", "for", "at_once")
+        and key in ("gpu", "cpu", "memory", "shm", "time", "max_time", "wait_max", "grace", "for", "idle", "at_once")
         and _SIZE.fullmatch(value)
     )
     return f"{indent}{_scalar(key)}: {value if bare else _scalar(value)}\n"

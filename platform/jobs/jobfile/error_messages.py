@@ -38,6 +38,7 @@ FIELD_MESSAGES = {
         "“%(got)s” is not a name of an environment. Write sd-train, sd-train@3 for one version, or team/sd-train@3 "
         "for one of another team."
     ),
+    "bad_http_path": _("“%(got)s” is not the path of a request. Begin with a slash, such as /health."),
     "bad_image": _("“%(got)s” is not a valid image name. Write it like registry/name:tag."),
     "bad_label_name": _(
         "“%(got)s” is not a valid label name. Use up to 63 letters, digits, dots, slashes, dashes and underscores."
@@ -81,8 +82,12 @@ FIELD_MESSAGES = {
         "main runs beside the command of a role, and this job has no roles. Write the command as run, or name roles."
     ),
     "merge_key": _("The merge key << is not allowed in a job file. Write the keys out in full."),
+    "no_replicas": _("A service needs at least one replica at most. Write 1, or a range such as 0..4."),
     "not_a_map": _("A job file consists of “key: value” lines. Begin with a line such as “run: python train.py”."),
     "not_a_number": _("%(field)s is infinite or not a number. Use a number."),
+    "not_in_service": _(
+        "“%(key)s” is not for services: each replica is one task that lasts until it is not needed. Remove it."
+    ),
     "not_utf8": _("The job file is not UTF-8: byte %(byte)s cannot be read. Save it as UTF-8."),
     "output_twice": _("Two folders are to become the next version of %(name)s. Remove one, or name another."),
     "port_twice": _("Port %(port)s appears twice. Keep one of the two."),
@@ -90,6 +95,9 @@ FIELD_MESSAGES = {
         "The roles %(other)s and %(role)s differ only in a dash and would have the same variables. Rename one of them."
     ),
     "secret_in_env": _("%(name)s is in secrets and in env. Keep one of the two; the secret is not shown to anybody."),
+    "serve_without_service": _(
+        "serve says how a service answers, and this is a job. Write kind: service, or remove it."
+    ),
     "several_documents": _(
         "A job file describes one job. Remove the line with three dashes, and submit each job separately."
     ),

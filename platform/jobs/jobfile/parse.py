@@ -7,9 +7,9 @@ from common.errors import FieldError
 from common.resources import duration_text
 from common.text import shorten_text
 from datasets.naming import is_environment_name
-from jobs.jobfile.description import JOB, NOT_WITH_ROLES
+from jobs.jobfile.description import JOB, NOT_IN_SERVICE, NOT_WITH_ROLES
 from jobs.jobfile.shapes import pointer_of, refuse
-from jobs.jobfile.spec import JobSpec, RoleSpec
+from jobs.jobfile.spec import JobSpec, RoleSpec, to_json
 
 MAX_ERRORS = 50  # in one answer
 DERIVED_NAME = 40  # characters
@@ -109,6 +109,7 @@ def _check_together(data: dict, found: dict) -> list[FieldError]:
     wrong += [FieldError(pointer_of(["secrets", name]), "secret_in_env", {"name": name}) for name in both]
     wrong += _check_array(found, set_in_env)
     wrong += _check_outputs(found)
+    wrong += _check_service(data, found)
     time_s, max_time_s = found.get("time_s"), found.get("max_time_s")
     if time_s and max_time_s and time_s > max_time_s:
         params = {"time": duration_text(time_s), "max_time": duration_text(max_time_s)}
@@ -127,3 +128,17 @@ def _check_array(found: dict, set_in_env: set[str]) -> list[FieldError]:
         if name in array.values
     ]
     return wrong + ([FieldError("/hold", "array_held")] if found.get("hold") else [])
+
+
+def _check_service(data: dict, found: dict) -> list[FieldError]:
+    serve = found.get("serve")
+    if found.get("kind") != "service":
+        return [FieldError("/serve", "serve_without_service")] if data.get("serve") is not None else []
+    usual = to_json(JobSpec(name=""))  # which a stored file says in full
+    refused = [key for key in NOT_IN_SERVICE if data.get(key) not in (None, usual.get(key))]
+    wrong = [FieldError(f"/{key}", "not_in_service", {"key": key}) for key in refused]
+    if data.get("serve") is None:
+        return [*wrong, FieldError("/serve", "required")]
+    if serve and serve.replicas[1] == 0:
+        wrong.append(FieldError("/serve/replicas", "no_replicas"))
+    return wrong

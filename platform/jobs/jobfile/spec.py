@@ -17,6 +17,7 @@ from common.resources import (
 )
 from datasets.naming import ENVIRONMENT_KIND
 from jobs.jobfile.array_values import Array, ArrayWish, array_json
+from jobs.jobfile.serving import Serving, read_serving, serving_json
 from jobs.jobfile.shapes import pointer_of
 
 NO_GPU = GpuAsk()
@@ -106,6 +107,7 @@ class JobSpec:
     ports: as declared; Task.ports has the real ones. data: {target: source}.
     environment: its name, with team and version once the job is accepted.
     outputs: {target: the dataset, model or environment whose next version it becomes}.
+    serve: of a service's file; its replicas, which are jobs, have none.
     """
 
     run: str = ""
@@ -147,6 +149,7 @@ class JobSpec:
     idle: IdleWish | None = None
     notify: NotifyWish | None = None
     array: ArrayWish | None = None
+    serve: Serving | None = None
 
 
 def to_json(spec: JobSpec) -> dict:
@@ -181,6 +184,7 @@ def to_json(spec: JobSpec) -> dict:
         "idle": None if spec.idle is None else {"for": duration_text(spec.idle.for_s), "then": spec.idle.then},
         "notify": None if spec.notify is None else {"when": list(spec.notify.when), "to": list(spec.notify.to)},
         **({} if spec.array is None else {"array": array_json(spec.array)}),
+        **({} if spec.serve is None else {"serve": serving_json(spec.serve)}),
     }
 
 
@@ -212,6 +216,7 @@ def from_json(stored: dict) -> JobSpec:
         idle=_maybe(read_idle, stored.get("idle")),
         notify=_maybe(read_notify, stored.get("notify")),
         array=_maybe(read_array, stored.get("array")),
+        serve=_maybe(read_serving, stored.get("serve")),
     )
 
 

@@ -61,6 +61,7 @@ _SPAN = re.compile(r"([0-9]{1,9})\s*\.\.\s*([0-9]{1,9})")
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@+-]*")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2})?(Z|[+-][0-9]{2}:[0-9]{2})")
+_HTTP_PATH = re.compile(r"/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*(\?[A-Za-z0-9._~!$&'()*+,;=:@%/?-]*)?")
 _SOURCE = re.compile(r"(home|team|volume):(.*?)(:ro)?", re.DOTALL)
 
 # For JSON Schema: characters that no name has, the most common of those that `bad_character` refuses.
@@ -212,6 +213,13 @@ def read_moment(value: object, pointer: str) -> datetime:
         fail(pointer, "bad_moment", got=shorten_text(text))
 
 
+def read_http_path(value: object, pointer: str) -> str:
+    path = read_text(value, pointer)
+    if not _HTTP_PATH.fullmatch(path) or len(path) > MAX_PATH:
+        fail(pointer, "bad_http_path", got=shorten_text(path))
+    return path
+
+
 def read_role_name(name: str, pointer: str) -> str:
     if not _ROLE_NAME.fullmatch(name):
         fail(pointer, "bad_role_name", got=shorten_text(name))
@@ -265,6 +273,7 @@ CPU = Plain(
     },
 )
 MOMENT = _text(read_moment, _MOMENT.pattern)
+HTTP_PATH = _text(read_http_path, _HTTP_PATH.pattern, MAX_PATH)
 MEMORY = Plain(
     parse_memory,
     {"type": "string", "pattern": r"^\s*(?=.*[1-9])[0-9]+(\.[0-9]{1,6})? ?([mMgGtT][iI]?[bB]?)\s*$"},

@@ -22,7 +22,7 @@ from portal.gateway.http.cookies import Tossed, read_cookie, session_cookie
 from portal.gateway.http.cross_origin import is_visit, refusal
 from portal.gateway.http.grant_cache import GrantCache
 from portal.gateway.http.relay import NotStarted, relay
-from portal.gateway.http.responses import Answer, Words, build_error_answer, language_of
+from portal.gateway.http.responses import Answer, Words, build_error_answer, language_of, send_answer
 from portal.gateway.http.scope import Application, Message, Receive, Request, Send, read_scope
 from portal.gateway.http.sign_in import ENTER, ask_portal, redeem
 from portal.gateway.http.tensorboards import TensorBoards
@@ -71,7 +71,7 @@ class Gateway:
     async def _serve(self, label: str, request: Request, receive: Receive, send: Send) -> None:
         answer = await self._lead(label, request, lambda grant: self._relay(grant, request, receive, send))
         if isinstance(answer, Answer):
-            await _send_answer(answer, send)
+            await send_answer(answer, send)
 
     async def _relay(self, grant: AppGrant, request: Request, receive: Receive, send: Send) -> None:
         if is_visit(request.method, request.headers) or request.method not in ("GET", "HEAD"):  # pages poll by GET
@@ -197,11 +197,6 @@ def _build_failure(grant: AppGrant, request: Request, why: Exception) -> Answer:
 
 def _build_error(status: int, words: Words, request: Request) -> Answer:
     return build_error_answer(status, words, request.method, request.headers)
-
-
-async def _send_answer(answer: Answer, send: Send) -> None:
-    await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
-    await send({"type": "http.response.body", "body": answer.body})
 
 
 async def _deny(answer: Answer, send: Send) -> None:

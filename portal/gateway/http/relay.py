@@ -2,14 +2,17 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import aiohttp
 
-from portal.access.app_sessions import AppGrant
+from portal.gateway.http.cross_origin import Headers
 from portal.gateway.http.headers import to_browser, to_program
 from portal.gateway.http.scope import Receive, Request, Send
-from portal.gateway.http.upstream import NOT_ANSWERING, url_in
+from portal.gateway.http.upstream import NOT_ANSWERING, Target, url_in
+
+AnswerHeaders = Callable[[Headers], list[tuple[bytes, bytes]]]
+"""Filters a program's headers for whoever asked."""
 
 log = logging.getLogger("tessera.gateway")
 
@@ -23,11 +26,16 @@ class Left(Exception):
 
 
 async def relay(
-    session: aiohttp.ClientSession, grant: AppGrant, request: Request, receive: Receive, send: Send
+    session: aiohttp.ClientSession,
+    target: Target,
+    request: Request,
+    receive: Receive,
+    send: Send,
+    answer_headers: AnswerHeaders = to_browser,
 ) -> None:
     """Relay until the response is sent or the browser disconnects. Raises NotStarted."""
     body = Body(receive, request.has_body)
-    passing = asyncio.ensure_future(_relay_request(session, grant, request, body, send))
+    passing = asyncio.ensure_future(_relay_request(session, target, request, body, send, answer_headers))
     leaving = asyncio.ensure_future(body.until_left())
     try:
         await asyncio.wait({passing, leaving}, return_when=asyncio.FIRST_COMPLETED)
@@ -75,14 +83,19 @@ class Body:
 
 
 async def _relay_request(
-    session: aiohttp.ClientSession, grant: AppGrant, request: Request, body: Body, send: Send
+    session: aiohttp.ClientSession,
+    target: Target,
+    request: Request,
+    body: Body,
+    send: Send,
+    answer_headers: AnswerHeaders,
 ) -> None:
     started = False
     try:
         async with session.request(
             request.method,
-            url_in(grant.task, grant.port, request.raw_path, request.query),
-            headers=to_program(request.headers, request.scheme, grant.authorization),
+            url_in(target.task, target.port, request.raw_path, request.query),
+            headers=to_program(request.headers, request.scheme, target.authorization),
             data=body.pieces() if request.has_body else None,
             allow_redirects=False,
         ) as answer:
@@ -90,7 +103,7 @@ async def _relay_request(
                 {
                     "type": "http.response.start",
                     "status": answer.status,
-                    "headers": to_browser(answer.raw_headers),
+                    "headers": answer_headers(answer.raw_headers),
                 }
             )
             started = True

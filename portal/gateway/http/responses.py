@@ -10,6 +10,7 @@ from django.template.loader import render_to_string
 from django.utils import translation
 
 from portal.gateway.http.cross_origin import Headers, is_visit, value_of
+from portal.gateway.http.scope import Send
 
 SEALED = [
     (b"cache-control", b"no-store"),
@@ -38,6 +39,11 @@ class Words:
     action: str
     href: str = ""
     wait_s: int = 0
+
+
+async def send_answer(answer: Answer, send: Send) -> None:
+    await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
+    await send({"type": "http.response.body", "body": answer.body})
 
 
 def redirect(to: str, *cookies: tuple[bytes, bytes]) -> Answer:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Protocol
 
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
@@ -20,6 +21,21 @@ NOT_RUNNING = Rejected
 NO_EXTRAS = ("Accept", "Accept-Encoding", "User-Agent", "Content-Type")  # aiohttp's own
 
 
+class Target(Protocol):
+    """Where a request goes. task: uuid in hex. authorization: replaces the client's, if set."""
+
+    @property
+    def task(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+    @property
+    def authorization(self) -> str: ...
+
+
+class NotDialed(aiohttp.ClientConnectionError):
+    """No connection came about, so no program has seen the request; see the cause."""
+
+
 class TaskConnector(aiohttp.BaseConnector):
     """Pools connections by host, which is the task's uuid: no task gets another's."""
 
@@ -33,8 +49,11 @@ class TaskConnector(aiohttp.BaseConnector):
         traces: list,
         timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's own signature
     ) -> ResponseHandler:
-        async with asyncio.timeout(DIAL_S):
-            connected = await self._access().dial(req.url.host or "", req.url.port or 0)
+        try:
+            async with asyncio.timeout(DIAL_S):
+                connected = await self._access().dial(req.url.host or "", req.url.port or 0)
+        except (OSError, TimeoutError, Unavailable) as away:
+            raise NotDialed(str(away)) from away
         try:
             _, protocol = await self._loop.create_connection(self._factory, sock=connected)
         except BaseException:

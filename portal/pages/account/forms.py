@@ -16,6 +16,7 @@ SCOPE_WORDS = {
     "cluster:write": _("Plan maintenance, if you are an administrator"),
     "notebooks:read": _("Read your notebooks"),
     "notebooks:write": _("Create, start, stop, change and delete notebooks"),
+    "services:call": _("Call services"),
     "files:read": _("Read your files and those of your teams"),
     "files:write": _("Upload, move and delete files"),
     "idle:write": _("Keep, exempt and release what is idle"),

@@ -14,6 +14,7 @@ from jobs.jobfile.description import CHECKPOINT_SIGNALS, ENDS_JOB, MAX_GRACE_S, 
 from jobs.jobfile.dump import dump_yaml
 from jobs.jobfile.load import load_jobfile
 from jobs.jobfile.parse import parse_spec
+from jobs.jobfile.serving import ACCESS, Hold, Serving
 from jobs.jobfile.spec import (
     NOTIFY_WHEN,
     Checkpoint,
@@ -116,7 +117,32 @@ def with_main(spec: JobSpec, main: MainProgram) -> JobSpec:
     return replace(spec, main=main) if fits else spec
 
 
-specs = st.builds(JobSpec, **common, **asked) | st.builds(with_main, st.builds(JobSpec, **common, roles=several), mains)
+servings = st.builds(
+    Serving,
+    port=st.integers(1024, 65_535),
+    ready=st.sampled_from(["", "/", "/health?deep=1"]),
+    replicas=st.sampled_from([(0, 1), (1, 1), (2, 30)]),
+    target=st.integers(1, 100),
+    idle_s=st.integers(1, 10**5),
+    hold=st.builds(Hold, st.integers(1, 1000), st.integers(1, 3600)),
+    access=st.sampled_from(ACCESS),
+)
+
+
+def as_service(spec: JobSpec, serve: Serving) -> JobSpec:
+    """A service that asks for what a job does, without what a service may not say."""
+    usual = JobSpec(run="", name="")
+    left_out = ("nodes", "nodes_max", "token", "time_s", "max_time_s", "retry_times", "retry_when", "hold", "outputs")
+    dropped = {name: getattr(usual, name) for name in (*left_out, "notify")}
+    return replace(spec, kind="service", serve=serve, **dropped)
+
+
+batches = st.builds(JobSpec, **common, **asked)
+specs = (
+    batches
+    | st.builds(as_service, batches, servings)
+    | st.builds(with_main, st.builds(JobSpec, **common, roles=several), mains)
+)
 
 
 @given(specs)

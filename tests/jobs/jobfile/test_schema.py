@@ -36,7 +36,9 @@ NOT_REFUSED = {
     **dict.fromkeys(("tab", "two_documents", "unclosed", "yaml_control"), NO_DATA),
     **dict.fromkeys(("anchor", "merge_key", "utf16"), ONLY_TEXT),
     **dict.fromkeys(("nan", "surrogate"), NO_JSON),
-    **dict.fromkeys(("array_large", "gpu_more_than_a_card", "gpu_too_fine", "idle_too_soon", "roles_tasks"), SUM),
+    **dict.fromkeys(
+        ("array_large", "gpu_more_than_a_card", "gpu_too_fine", "idle_too_soon", "roles_tasks", "serve_none"), SUM
+    ),
     **dict.fromkeys(
         (
             "array_env",
@@ -52,6 +54,9 @@ NOT_REFUSED = {
             "max_time_below_time",
             "role_both",
             "role_twice",
+            "serve_alone",
+            "serve_missing",
+            "serve_nodes",
         ),
         COMPARED,
     ),

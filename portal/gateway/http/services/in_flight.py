@@ -1,0 +1,74 @@
+"""Count what this process holds and has passed on, and publish it to the controller."""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from uuid import uuid4
+
+from asgiref.sync import sync_to_async
+from kombu.exceptions import OperationalError
+from redis.exceptions import RedisError
+
+from events.record_and_publish import request_run
+from services.in_flight import publish_counts, withdraw_counts
+from services.services import LOOP
+
+log = logging.getLogger("tessera.gateway")
+
+EVERY_S = 1.0
+
+
+class InFlight:
+    """services: requests by service, held ones too. replicas: those passed on. held: those that wait."""
+
+    def __init__(self) -> None:
+        self.services: Counter[int] = Counter()
+        self.replicas: Counter[int] = Counter()
+        self.held: Counter[int] = Counter()
+        self._process = uuid4().hex
+        self._wanted = asyncio.Event()
+
+    @contextmanager
+    def counted(self, counts: Counter[int], pk: int) -> Iterator[None]:
+        """Count one request while it lasts."""
+        counts[pk] += 1
+        try:
+            yield
+        finally:
+            counts[pk] -= 1
+            if not counts[pk]:
+                del counts[pk]
+
+    def wake(self) -> None:
+        """Tell the controller at once: a request waits."""
+        self._wanted.set()
+
+    @asynccontextmanager
+    async def publishing(self) -> AsyncIterator[None]:
+        """Publish every second, and at once where a request waits."""
+        work = asyncio.create_task(self._publish())
+        try:
+            yield
+        finally:
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+            await _try(withdraw_counts, self._process)
+
+    async def _publish(self) -> None:
+        while True:
+            asked = self._wanted.is_set()
+            self._wanted.clear()
+            await _try(publish_counts, self._process, dict(self.services), dict(self.replicas))
+            if asked:
+                await _try(request_run, LOOP)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._wanted.wait(), EVERY_S)
+
+
+async def _try(act, *arguments) -> None:
+    try:
+        await sync_to_async(act, thread_sensitive=False)(*arguments)
+    except (RedisError, OperationalError) as away:  # the next second says it again
+        log.warning("the controller of services hears nothing for now: %s", away)

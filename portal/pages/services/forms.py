@@ -1,0 +1,34 @@
+"""Forms of services; services check what they say."""
+
+from django import forms
+from django.utils.translation import gettext_lazy as _
+
+from jobs.jobfile.load import MAX_BYTES
+from portal.pages.account.forms import DAYS
+
+UNTIL_ENDED = "ended"
+
+
+class ServiceForm(forms.Form):
+    job_file = forms.CharField(
+        label=_("Job file"),
+        max_length=MAX_BYTES,
+        strip=False,
+        widget=forms.Textarea(attrs={"rows": 14, "spellcheck": "false", "autocapitalize": "off"}),
+        help_text=_("With kind: service, and under serve the port and how many replicas there may be."),
+    )
+
+
+class KeyForm(forms.Form):
+    name = forms.CharField(
+        label=_("Name"),
+        max_length=64,
+        help_text=_("What uses it, such as a bot."),
+        widget=forms.TextInput(attrs={"autocomplete": "off"}),
+    )
+    days = forms.TypedChoiceField(
+        label=_("Valid for"),
+        coerce=lambda chosen: None if chosen == UNTIL_ENDED else int(chosen),
+        choices=[*DAYS, (UNTIL_ENDED, _("until I end it"))],
+        initial=UNTIL_ENDED,
+    )

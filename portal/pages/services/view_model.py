@@ -1,0 +1,148 @@
+"""A service as its pages show it to one user."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext
+
+from common.resources import duration_text
+from events.models import Event
+from jobs.models import Job, Task
+from jobs.reason_messages import describe_end
+from portal.pages.jobs.detail import log_store
+from portal.pages.jobs.view_model import JobRights
+from portal.services.view_model import ServiceView
+from portal.wording.errors import describe_stored_refusal
+from portal.wording.events import describe_event
+from runtimes.log_reading import LogReader
+from services.in_flight import Loads
+from services.models import Revision, Service, ServiceKey
+from services.states import ServiceState
+
+MOST_EVENTS = 10
+LAST_LINES = 12
+STATES: dict[str, tuple[str, str]] = {
+    ServiceState.ASLEEP: ("done", "moon"),
+    ServiceState.WAKING: ("wait", "loader-2"),
+    ServiceState.UP: ("work", "activity"),
+    ServiceState.UPDATING: ("next", "refresh"),
+    ServiceState.FAILING: ("fault", "alert-circle"),
+    ServiceState.STOPPED: ("stale", "player-stop"),
+}
+ACCESS: dict[str, str | Promise] = {
+    "owner": gettext_lazy("its keys, and its owner's API tokens"),
+    "team": gettext_lazy("its keys, and API tokens of the team"),
+    "key": gettext_lazy("its keys alone"),
+    "everybody": gettext_lazy("its keys, and API tokens of everybody here"),
+}
+"""Who may call it, by `access` of its file."""
+
+
+@dataclass(frozen=True)
+class EventLine:
+    at: datetime
+    actor: str
+    words: str
+
+
+class ServicePage(ServiceView):
+    def __init__(self, service: Service, rights: JobRights, loads: Loads | None = None):
+        super().__init__(service, loads)
+        self.id = service.public_id
+        self.is_own = self.may_change = rights.may("service.change", service)
+        self.may_wake = rights.may("service.wake", service)
+        self.may_stop = rights.may("service.stop", service)
+
+    @property
+    def chip(self) -> tuple[str, str, str | Promise]:
+        return (*STATES[self.state], self.state.label)
+
+    @property
+    def headline(self) -> str:
+        """Say in a sentence how it stands."""
+        most = self.service.newest.serving.replicas[1]
+        if self.state == ServiceState.UP:
+            answer = ngettext("%(n)s of %(most)s replicas answers.", "%(n)s of %(most)s replicas answer.", self.ready)
+            return answer % {"n": self.ready, "most": most}
+        if self.state == ServiceState.UPDATING:
+            said = {"number": self.service.newest.number, "words": self.wait_words}
+            return _("Revision %(number)s comes up; until it is ready, the current one answers. %(words)s") % said
+        return {
+            ServiceState.ASLEEP: _("Holds no GPU; the next request wakes it."),
+            ServiceState.WAKING: self.wait_words,
+            ServiceState.FAILING: _("Its replicas end by themselves, so none is started any more."),
+            ServiceState.STOPPED: _("Requests are refused until somebody wakes it."),
+        }[self.state]
+
+    @property
+    def is_restless(self) -> bool:
+        """Whether the page looks again soon."""
+        return self.state in (ServiceState.WAKING, ServiceState.UPDATING) or any(one.draining for one in self.replicas)
+
+    @property
+    def can_sleep(self) -> bool:
+        return bool(self.replicas) and self.service.stopped_at is None
+
+    @property
+    def needs_waking(self) -> bool:
+        return self.state in (ServiceState.ASLEEP, ServiceState.FAILING, ServiceState.STOPPED)
+
+    @property
+    def access_words(self) -> str | Promise:
+        return ACCESS[self.service.newest.serving.access]
+
+    @property
+    def idle_words(self) -> str:
+        return duration_text(self.service.newest.serving.idle_s)
+
+    @property
+    def hold_words(self) -> str:
+        return duration_text(self.service.newest.serving.hold.for_s)
+
+    @property
+    def example(self) -> str:
+        """A command that calls it."""
+        return f'curl -H "Authorization: Bearer $KEY" {self.address}/'
+
+    @cached_property
+    def why(self) -> str:
+        """Say what became of its last replica, if that ended by itself or was refused; "" else."""
+        why = self.service.newest.why
+        if not why:
+            return ""
+        if why["code"] != "crashed":
+            return describe_stored_refusal(why)
+        return _("%(job)s: %(end)s") % {"job": why["job"], "end": describe_end(why["reason"])}
+
+    @cached_property
+    def crashed_job(self) -> str:
+        """The job whose log says why it fails, or ""."""
+        why = self.service.newest.why
+        return why["job"] if why and why["code"] == "crashed" else ""
+
+    @cached_property
+    def last_lines(self) -> str:
+        """The end of that log."""
+        pk = int(self.crashed_job.rpartition("-")[2] or 0)
+        task = Task.objects.filter(job__in=Job.objects.filter(pk=pk)).order_by("-attempt").first()
+        if task is None:
+            return ""
+        reader = LogReader(log_store(), task.uuid.hex)
+        lines = reader.read_before(reader.size).data.decode("utf-8", "replace").splitlines()
+        return "\n".join(lines[-LAST_LINES:])
+
+    @cached_property
+    def revisions(self) -> list[Revision]:
+        return list(self.service.revisions.all()[:20])
+
+    @cached_property
+    def keys(self) -> list[ServiceKey]:
+        return list(self.service.keys.select_related("made_by"))
+
+    @cached_property
+    def events(self) -> list[EventLine]:
+        rows = Event.objects.filter(kind=Service.KIND, object_id=self.service.pk).order_by("-seq")[:MOST_EVENTS]
+        return [EventLine(row.at, row.actor, describe_event(row)) for row in rows]

@@ -1,0 +1,45 @@
+"""`serve` and `call` against the real portal, over real HTTP."""
+
+import json
+
+import pytest
+
+from services.models import Service
+from tests import make
+
+
+@pytest.fixture
+def file(tmp_path) -> str:
+    (tmp_path / "chat.yaml").write_text(make.SERVICE_FILE.format(**make.USUAL_SERVICE | {"hold": "1s"}))
+    return str(tmp_path / "chat.yaml")
+
+
+def test_one_is_made_rolled_out_and_deleted(ada, cast, file, tmp_path):
+    made = ada("serve", "-f", file)
+    service = Service.objects.get()
+    assert made.exit_code == 0, made.stderr
+    assert made.stdout.startswith(f"chat ({service.public_id}) is asleep: ") and "/-/nlp/chat" in made.stdout
+    listed = ada("serve", "ls", "-o", "csv").stdout.splitlines()
+    assert listed[0] == "ID,NAME,STATE,REVISION,READY,IN FLIGHT,ADDRESS" and ",chat,asleep,r1,0," in listed[1]
+    text = (tmp_path / "chat.yaml").read_text()
+    (tmp_path / "chat.yaml").write_text(text.replace("python serve.py", "python other.py"))
+    assert "revision 2 comes up" in ada("serve", "-f", file).stdout
+    assert "revision" not in ada("serve", "rollback", "chat").stdout
+    shown = ada("serve", "show", "nlp/chat").stdout
+    assert "r1  ada" in shown and "answers" in shown
+    assert "is stopped" in ada("serve", "stop", service.public_id).stdout
+    assert "is asleep" in ada("serve", "wake", "chat").stdout
+    assert ada("serve", "logs", "chat").exit_code == 3
+    assert ada("serve", "rm", "chat").exit_code == 0 and not Service.objects.live().exists()
+    missing = ada("serve", "sleep", "chat")
+    assert missing.exit_code == 3 and "no service named chat" in missing.stderr
+    assert ada("serve").exit_code == 2
+
+
+def test_keys_come_and_go(ada, cast):
+    make.service(cast.ada)
+    secret = ada("serve", "key", "add", "chat", "bot", "--days", "7").stdout.strip()
+    assert secret.startswith("tsk_")
+    assert json.loads(ada("-o", "json", "serve", "key", "ls", "chat").stdout)["results"][0]["name"] == "bot"
+    assert ada("serve", "key", "rm", "chat", "bot").exit_code == 0
+    assert ada("serve", "key", "rm", "chat", "bot").exit_code == 3

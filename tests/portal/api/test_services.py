@@ -1,0 +1,83 @@
+"""Services over REST: made by their file, rolled out, woken and stopped, with keys; strangers see nothing."""
+
+import pytest
+
+from common.locks import database_now
+from services.controlling import control_service
+from services.in_flight import Loads
+from services.models import Replica, Service
+from tests import make
+
+
+@pytest.fixture
+def chat(cast):
+    return make.service(cast.ada)
+
+
+def file_of(**said: str) -> str:
+    return make.SERVICE_FILE.format(**make.USUAL_SERVICE | said)
+
+
+def test_one_is_made_by_its_file_and_shown(ada, cast):
+    made = ada.post("services", {"job_file": file_of()})
+    assert made.status_code == 201, made.content
+    shown = made.json()
+    assert (shown["name"], shown["team"], shown["owner"], shown["state"]) == ("chat", "nlp", "ada", "asleep")
+    assert shown["links"]["call"].endswith("/-/nlp/chat") and made["Location"] == shown["links"]["self"]
+    assert ada.get("services?q=cha&owner=me").json()["results"] == [shown]
+    assert ada.post("services", {"job_file": file_of()}).json()["code"] == "name_taken"
+    refused = ada.post("services", {"job_file": "kind: service\nrun: serve\n"}).json()
+    assert [error["pointer"] for error in refused["errors"]] == ["/job_file/serve"]
+    job = ada.post("jobs", {"kind": "service", "run": "serve", "serve": {"port": 8000}}).json()
+    assert [(error["pointer"], error["code"]) for error in job["errors"]] == [("/kind", "service_not_here")]
+
+
+def test_its_state_is_that_of_its_replicas(ada, cast, chat):
+    def look(requests: int) -> dict:
+        control_service(chat.pk, Loads({chat.pk: requests}), check=lambda draft: None, containers=False)
+        return ada.get(f"services/{chat.public_id}").json()
+
+    shown = look(1)
+    assert shown["state"] == "waking" and "waits in the queue" in shown["wait"]
+    replica = Replica.objects.get()
+    [task] = make.start(replica.job)
+    assert "not ready yet" in ada.get(f"services/{chat.public_id}").json()["wait"]
+    Replica.objects.update(ready_task=task.uuid, ready_at=database_now())
+    shown = look(1)
+    assert (shown["state"], shown["wait"]) == ("up", "")
+    told = {"job": replica.job.public_id, "revision": 1, "state": "RUNNING", "ready": True, "draining": False}
+    assert shown["replicas"] == [told | {"gpu": "1/4", "node": "n1", "in_flight": None}]
+    changed = ada.patch(f"services/{chat.public_id}", {"job_file": file_of(access="key")}).json()
+    assert (changed["state"], changed["revision"], changed["rollout"]) == ("updating", 1, 2)
+    back = ada.post(f"services/{chat.public_id}:rollback", {}).json()
+    assert (back["state"], back["rollout"]) == ("up", None)
+    assert [one["number"] for one in ada.get(f"services/{chat.public_id}/revisions").json()["results"]] == [2, 1]
+    assert ada.post(f"services/{chat.public_id}:stop").json()["state"] == "stopped"
+    assert ada.post(f"services/{chat.public_id}:wake").json()["state"] == "up"
+    assert ada.post(f"services/{chat.public_id}:sleep").status_code == 200
+
+
+def test_keys_are_shown_once(ada, bob, chat):
+    path = f"services/{chat.public_id}/keys"
+    made = ada.post(path, {"name": "bot", "days": 7})
+    assert made.status_code == 201 and made.json()["secret"].startswith("tsk_")
+    [listed] = bob.get(path).json()["results"]
+    assert listed["name"] == "bot" and "secret" not in listed
+    assert bob.post(path, {"name": "mine"}).status_code == 403
+    assert bob.delete(f"{path}/{listed['id']}").status_code == 204
+    assert ada.get(path).json()["results"] == []
+    assert ada.post(path, {"name": "x", "days": 0}).json()["errors"][0]["pointer"] == "/days"
+
+
+def test_it_is_deleted_with_its_replicas(ada, chat):
+    control_service(chat.pk, Loads({chat.pk: 1}), check=lambda draft: None, containers=False)
+    assert ada.delete(f"services/{chat.public_id}").status_code == 204
+    assert ada.get(f"services/{chat.public_id}").status_code == 404
+    assert Replica.objects.get().job.state == "CANCELLED" and not Service.objects.live().exists()
+
+
+def test_a_stranger_finds_nothing(eve, chat):
+    assert eve.get("services").json()["results"] == []
+    path = f"services/{chat.public_id}"
+    answers = [eve.get(path), eve.patch(path, {}), eve.delete(path), eve.post(f"{path}:wake"), eve.get(f"{path}/keys")]
+    assert [answer.status_code for answer in answers] == [404] * 5

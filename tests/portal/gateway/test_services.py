@@ -1,0 +1,296 @@
+"""The door of services for programs: who comes in, what passes, and what waits until a replica is ready."""
+
+import asyncio
+import socket
+from contextlib import asynccontextmanager
+
+import aiohttp
+import pytest
+import uvicorn
+from asgiref.sync import sync_to_async
+from django.db import connections
+from yarl import URL
+
+from common.locks import database_now
+from jobs.states import TaskState
+from portal.gateway.http.services.door import ServiceDoor
+from services.controlling import control_service
+from services.in_flight import Loads, read_loads
+from services.models import Replica, Service
+from services.services import delete_service, stop_service
+from tests import make
+from tests.gateway_server import Server, Sockets
+from tests.portal.gateway.conftest import DECLARED, Program, portal_says, running
+
+pytestmark = pytest.mark.timeout(60)
+
+
+class World:
+    """A service of ada's on a real server, and programs on real sockets that stand for its replicas."""
+
+    def __init__(self, cast, service, key, door, sockets, session, port):
+        self.cast, self.service, self.key, self.door = cast, service, key, door
+        self.sockets, self.session, self.port = sockets, session, port
+
+    def call(self, path="/seen", method="GET", secret=None, address="/-/nlp/chat", **options):
+        headers = {"Authorization": f"Bearer {secret or self.key}", **options.pop("headers", {})}
+        url = URL(f"http://127.0.0.1:{self.port}{address}{path}", encoded=True)
+        return self.session.request(method, url, headers=headers, allow_redirects=False, **options)
+
+    async def start_replica(self, program: Program) -> Replica:
+        """Let the controller start one more replica, which answers as this program."""
+        replica, port = await sync_to_async(self._start)()
+        self.sockets.tasks[replica.ready_task.hex] = {port: program.port}
+        return replica
+
+    def _start(self) -> tuple[Replica, int]:
+        before = set(Replica.objects.values_list("pk", flat=True))
+        wanted = 2 * len(before) + 1
+        control_service(self.service.pk, Loads({self.service.pk: wanted}), check=lambda draft: None, containers=False)
+        replica = Replica.objects.exclude(pk__in=before).get()
+        [task] = make.start(replica.job)
+        Replica.objects.filter(pk=replica.pk).update(ready_task=task.uuid, ready_at=database_now())
+        replica.refresh_from_db()
+        return replica, task.ports[str(DECLARED)]
+
+
+@asynccontextmanager
+async def serving(settings, **fields):
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+    settings.TESSERA_PUBLIC_URL = f"http://localhost:{port}"
+    cast, service, key = await sync_to_async(build)(fields)
+    sockets = Sockets()
+    door = ServiceDoor(portal_says, lambda: sockets)
+    server = Server(uvicorn.Config(door, log_level="error", lifespan="off"))
+    work = asyncio.create_task(server.serve(sockets=[listener]))
+    async with aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as session, door.running():
+        yield World(cast, service, key, door, sockets, session, port)
+        server.should_exit = server.force_exit = True
+        await work
+    await sync_to_async(connections.close_all)()
+
+
+async def until(holds) -> None:
+    """Wait until something holds."""
+    while not holds():  # noqa: ASYNC110 - several processes' and programs' states, which have no event
+        await asyncio.sleep(0.01)
+
+
+def build(fields):
+    cast = make.cast()
+    service = make.service(cast.ada, **fields)
+    return cast, service, make.service_key(service)
+
+
+@pytest.fixture
+async def world(transactional_db, settings):
+    async with serving(settings) as made:
+        yield made
+
+
+async def test_a_request_passes_without_what_opened_the_door_and_comes_back_without_power(world):
+    program = Program()
+    async with running(program):
+        await world.start_replica(program)
+        asked = {"Cookie": "tessera=1; own=2", "X-Forwarded-For": "1.2.3.4"}
+        async with world.call("/seen?a=1%2F2", headers=asked) as answer:
+            seen = await answer.json()
+        sent = {name.lower() for name, _ in seen["headers"]}
+        assert (answer.status, seen["path"]) == (200, "/seen?a=1%2F2")
+        assert not sent & {"cookie", "authorization", "x-forwarded-for"}
+        async with world.call("/cookies") as answer:
+            assert answer.headers["X-Own"] == "kept"
+            assert "Set-Cookie" not in answer.headers and "Clear-Site-Data" not in answer.headers
+            assert answer.headers.getall("Content-Security-Policy") == [
+                "sandbox; default-src 'none'; frame-ancestors 'none'"
+            ]
+            assert answer.headers["X-Content-Type-Options"] == "nosniff"
+        async with world.session.get(f"http://127.0.0.1:{world.port}/jobs/") as answer:
+            assert await answer.text() == "portal"
+
+
+@pytest.mark.parametrize("access", ["owner", "team", "key", "everybody"])
+async def test_who_comes_in(transactional_db, settings, access):
+    async with serving(settings, access=access, hold="1s") as world:
+        program = Program()
+        tokens = {who: await sync_to_async(make.token)(getattr(world.cast, who)) for who in ("ada", "bob", "eve")}
+        async with running(program):
+            await world.start_replica(program)
+            found = {}
+            for who, token in tokens.items():
+                async with world.call(secret=token) as answer:
+                    found[who] = answer.status
+            let_in = {"owner": "ada", "team": "ada bob", "key": "", "everybody": "ada bob eve"}[access].split()
+            assert found == {who: 200 if who in let_in else 404 for who in tokens}
+            async with world.call() as answer:
+                assert answer.status == 200  # a key always does
+
+
+async def test_who_does_not(world):
+    cast = world.cast
+    other = await sync_to_async(lambda: make.service_key(make.service(cast.ada, "other")))()
+    unscoped = await sync_to_async(make.token)(cast.ada, "jobs:read")
+    cases = [("tsk_" + "x" * 43, 401), ("tes_" + "x" * 43, 401), (other, 404), (unscoped, 403), ("x", 401)]
+    for secret, status in cases:
+        async with world.call(secret=secret) as answer:
+            assert (answer.status, answer.content_type) == (status, "application/problem+json")
+    async with world.session.get(f"http://127.0.0.1:{world.port}/-/nlp/chat/seen", cookies={"tessera": "1"}) as answer:
+        assert answer.status == 401 and answer.headers["WWW-Authenticate"].startswith("Bearer")
+    for address in ("/-/nlp/nothing", "/-/vision/chat", "/-/nlp", "/-//", "/-/nlp/../x"):
+        async with world.call(address=address) as answer:
+            assert answer.status == 404
+    await sync_to_async(delete_service)(actor=cast.ada, service=world.service)
+    async with world.call() as answer:
+        assert answer.status == 401  # its keys are gone with it
+
+
+async def test_requests_wait_while_it_wakes_and_none_is_lost_or_doubled(world, monkeypatch):
+    """Three wait, which is the most; a fourth is told so at once. They are counted, and pass once a replica is up."""
+    program = Program()
+    program.go.set()
+    bodies = [bytes([n]) * 70_000 for n in range(3)]
+
+    async def post(body):
+        async with world.call("/up", "POST", data=body) as answer:
+            return answer.status, await answer.text()
+
+    async with running(program):
+        held = [asyncio.create_task(post(body)) for body in bodies]
+        await until(lambda: world.door.in_flight.held.total() == 3)
+        async with world.call() as answer:
+            assert answer.status == 503 and (await answer.json())["code"] == "service_full"
+            assert answer.headers["Retry-After"] == "10"
+        await asyncio.sleep(0.2)  # a request that waits is published at once
+        assert (await sync_to_async(read_loads)()).services == {world.service.pk: 3}
+        await world.start_replica(program)
+        answers = await asyncio.gather(*held)
+    assert [status for status, _ in answers] == [200] * 3
+    assert program.received == 3 * 70_000
+    assert not world.door.in_flight.services and not world.door.in_flight.replicas
+
+
+async def test_who_leaves_while_waiting_is_not_counted_any_more(world):
+    for method, body in (("GET", None), ("POST", b"x" * 1000)):
+        asking = asyncio.create_task(world.call("/up", method, data=body).__aenter__())
+        await until(lambda: world.door.in_flight.held)
+        asking.cancel()
+        await until(lambda: not world.door.in_flight.services)
+
+
+async def test_who_waited_long_enough_is_told_what_it_waits_for(transactional_db, settings):
+    async with serving(settings, hold="1s") as world:
+
+        def queue():
+            control_service(world.service.pk, Loads({world.service.pk: 1}), lambda draft: None, containers=False)
+            job = Replica.objects.get().job
+            reasons = [{"code": "gpu_short", "params": {}}]
+            type(job).objects.update(wait_position=3, wait_of=5, wait_reasons=reasons)
+            return job.public_id
+
+        job = await sync_to_async(queue)()
+        async with world.call() as answer:
+            problem = await answer.json()
+        assert (answer.status, problem["code"]) == (503, "service_waking")
+        assert "number 3 of 5 in the queue of dev" in problem["detail"]
+        assert problem["wait"] == {"job": job, "position": 3, "of": 5, "starts": ""}
+        assert int(answer.headers["Retry-After"]) >= 1
+
+
+async def test_only_what_no_program_has_seen_is_sent_to_another_replica(world):
+    """The least busy one is gone: requests go on to the other. One that a program began ends with it."""
+    first, second = Program("first"), Program("second")
+    async with running(first), running(second):
+        gone = await world.start_replica(first)
+        await world.start_replica(second)
+        hanging = asyncio.create_task(world.call("/hang").__aenter__())
+        await first.go.wait()
+        # What hangs is at the first; the second is less busy, and takes what comes.
+        async with world.call() as answer:
+            assert (await answer.json())["name"] == "second"
+        hanging.cancel()
+        await first.left.wait()
+        world.sockets.tasks[gone.ready_task.hex] = {}  # nothing listens any more
+        second.go.set()
+        for _ in range(3):
+            async with world.call("/up", "POST", data=b"abc") as answer:
+                assert await answer.text() in ("3", "6", "9")
+        del world.sockets.tasks[gone.ready_task.hex]  # and then there is no such task
+        async with world.call() as answer:
+            assert (await answer.json())["name"] == "second"
+
+
+async def test_a_program_that_dies_within_a_request_is_told_of(world):
+    program = Program()
+
+    async def die(request):
+        request.transport.close()
+
+    program.nothing = die
+    async with running(program):
+        await world.start_replica(program)
+        async with world.call("/nothing") as answer:
+            assert (answer.status, (await answer.json())["code"]) == (503, "service_silent")
+
+
+async def test_pieces_pass_one_by_one(world):
+    program, go = Program(), asyncio.Event()
+
+    async def stream(request):
+        answer = aiohttp.web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await answer.prepare(request)
+        await answer.write(b"data: 1\n\n")
+        await go.wait()
+        await answer.write(b"data: 2\n\n")
+        return answer
+
+    program.seen = stream
+    async with running(program):
+        await world.start_replica(program)
+        async with world.call() as answer:
+            assert await answer.content.readany() == b"data: 1\n\n"
+            go.set()
+            assert await answer.content.readany() == b"data: 2\n\n"
+
+
+async def test_a_stopped_one_refuses_at_once(world):
+    await sync_to_async(stop_service)(actor=world.cast.bob, service=world.service)
+    async with world.call() as answer:
+        assert (answer.status, (await answer.json())["code"]) == (503, "service_stopped")
+
+
+async def test_a_redirect_stays_within_the_service(world):
+    program = Program()
+
+    async def lead(request):
+        raise aiohttp.web.HTTPFound("/elsewhere")
+
+    program.nothing = lead
+    async with running(program):
+        await world.start_replica(program)
+        async with world.call("/nothing") as answer:
+            assert answer.headers["Location"] == "/-/nlp/chat/elsewhere"
+
+
+async def test_a_replica_that_ended_gets_nothing(world, monkeypatch):
+    monkeypatch.setattr("portal.gateway.http.services.door.ROUTE_S", 0.0)
+    first, second = Program("first"), Program("second")
+    async with running(first), running(second):
+        replica = await world.start_replica(first)
+        async with world.call() as answer:
+            assert (await answer.json())["name"] == "first"
+        task = await sync_to_async(lambda: replica.job.tasks.get())()
+        await sync_to_async(make.move)(task, TaskState.FAILED, "exit_nonzero", exit_code=1)
+        asking = asyncio.create_task(world.call().__aenter__())
+        await until(lambda: world.door.in_flight.held)
+        await sync_to_async(control_and_try_again)(world.service)
+        await world.start_replica(second)
+        answer = await asking
+        assert (await answer.json())["name"] == "second"
+
+
+def control_and_try_again(service: Service) -> None:
+    """Let the controller count the crash, without its pause."""
+    control_service(service.pk, Loads({}), lambda draft: None, containers=False)
+    service.revisions.update(retry_at=None)
