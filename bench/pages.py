@@ -180,6 +180,7 @@ def list_parts(person: User) -> dict[str, object]:
         "quota",
         "notebook_token",
         "secret",
+        "service_key",
     ]
     nothing = {**dict.fromkeys(("secret", "key", "page"), "none"), **{f"{name}_id": 1 for name in numbers}}
     return nothing | {
@@ -191,6 +192,7 @@ def list_parts(person: User) -> dict[str, object]:
         "schedule_id": Schedule.objects.get(user=person).public_id,
         "dataset_id": Dataset.objects.get(user=person).public_id,
         "version": 1,
+        "number": 1,
         "template_id": JobTemplate.objects.filter(user=person)[0].public_id,
         "webhook_id": Webhook.objects.get(user_id=person.pk).pk,
         "announcement_id": 1,

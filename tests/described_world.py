@@ -297,7 +297,7 @@ class World:
             yield
         finally:
             transaction.savepoint_rollback(point)
-            if case.method != "GET" and "/files" in case.path:
+            if case.method != "GET" and any(part in case.path for part in ("/files", "/notebooks")):
                 shutil.rmtree(self.files)
                 copy_tree(self.kept, self.files)
 

@@ -22,7 +22,8 @@ def test_the_lines_stand_in_groups(look):
     side = look(make.cast().ada).partition('id="side"')[2].partition("</nav>")[0]
     assert re.findall(r'side-head">([^<]+)', side) == ["Work", "Cluster", "Teams"]
     lines = re.findall(r'class="side-link" href="([^"]+)"', side)
-    assert lines[:6] == ["/", "/jobs/", "/templates/", "/notebooks/", "/schedules/", "/files/"]
+    work = ["/jobs/", "/templates/", "/notebooks/", "/services/", "/schedules/", "/files/", "/data/", "/environments/"]
+    assert lines[:9] == ["/", *work]
     assert lines[-2:] == ["/settings/profile/", "/help/"]
 
 
