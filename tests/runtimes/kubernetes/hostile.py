@@ -236,7 +236,7 @@ def hostile_changes() -> Iterator[tuple[str, dict, Change]]:
         volume = {"name": "mine", kind: source}
         yield f"volume: {name}", {"volumes": [volume]}, lambda pod, volume=volume: pod["spec"]["volumes"].append(volume)
     renamed = {"name": "volume-0", "persistentVolumeClaim": {"claimName": "tessera-files"}}
-    yield "volume: everybody's files", {"volumes": [renamed]}, lambda pod: pod["spec"]["volumes"].append(renamed)
+    yield "volume: everybody's files", {"volumes": [renamed]}, _take_all_files
     for name in CAPABILITIES:
         inside = {"capabilities": {"drop": ["ALL"], "add": [name]}}
         yield f"capability {name}", *_inside({"securityContext": inside})
@@ -280,6 +280,12 @@ def _main(pod: Pod) -> dict:
 
 def _outside(change: dict) -> tuple[dict, Change]:
     return change, lambda pod: merge(pod["spec"], change)
+
+
+def _take_all_files(pod: Pod) -> None:
+    """Name the claim on everybody's files as if it were a volume of the site."""
+    (files,) = (volume for volume in pod["spec"]["volumes"] if volume["name"] == "files")
+    pod["spec"]["volumes"].append({**files, "name": "volume-0"})
 
 
 def _inside(change: dict, *, whole: bool = False) -> tuple[dict, Change]:
