@@ -120,7 +120,9 @@ def wait_until(done, seconds: float = 120) -> None:
 
 def find_program(stack: Stack, service: str) -> str:
     """Return where the program itself listens."""
-    (replica,) = (one for one in stack.api("GET", f"/services/{service}")["replicas"] if one["ready"])
+    (replica,) = (
+        one for one in stack.api("GET", f"/services/{service}")["replicas"] if one["ready"] and not one["draining"]
+    )
     (task,) = stack.api("GET", f"/jobs/{replica['job']}")["tasks"]
     return f"http://127.0.0.1:{task['ports'][str(PORT)]}"
 
