@@ -28,8 +28,8 @@ from bench.stack import Stack, free_port, running_stack
 
 START_P50_MS, START_P95_MS, ADDED_P50_MS, ADDED_P99_MS, OF_NGINX = 1500, 3000, 4, 25, 0.15
 AT_ONCE, TAKES_S = 50, 0.2
-SAID_S = 2.0
-"""A gateway says a second later that a request has ended, and who was asked a moment ago does not fall asleep."""
+SAID_S = 0.3
+"""Gateways say a moment later that a request has ended, and a service that has one does not fall asleep."""
 PORT = 8000
 PROGRAM = f"""
 import time

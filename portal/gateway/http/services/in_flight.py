@@ -17,7 +17,8 @@ from services.services import LOOP
 
 log = logging.getLogger("tessera.gateway")
 
-EVERY_S = 1.0
+EVERY_S, PAUSE_S = 1.0, 0.05
+"""How often it is said at least, and at most: requests that come and go are many."""
 
 
 class InFlight:
@@ -28,7 +29,8 @@ class InFlight:
         self.replicas: Counter[int] = Counter()
         self.held: Counter[int] = Counter()
         self._process = uuid4().hex
-        self._wanted = asyncio.Event()
+        self._news = asyncio.Event()
+        self._waits = False
 
     @contextmanager
     def counted(self, counts: Counter[int], pk: int) -> Iterator[None]:
@@ -40,14 +42,16 @@ class InFlight:
             counts[pk] -= 1
             if not counts[pk]:
                 del counts[pk]
+                self._news.set()  # else it counts as busy for a second more, and is not put to sleep
 
     def wake(self) -> None:
         """Tell the controller at once: a request waits."""
-        self._wanted.set()
+        self._waits = True
+        self._news.set()
 
     @asynccontextmanager
     async def publishing(self) -> AsyncIterator[None]:
-        """Publish every second, and at once where a request waits."""
+        """Publish every second, and at once where a request waits or the last one has ended."""
         work = asyncio.create_task(self._publish())
         try:
             yield
@@ -58,13 +62,14 @@ class InFlight:
 
     async def _publish(self) -> None:
         while True:
-            asked = self._wanted.is_set()
-            self._wanted.clear()
+            asked, self._waits = self._waits, False
+            self._news.clear()
             await _try(publish_counts, self._process, dict(self.services), dict(self.replicas))
             if asked:
                 await _try(request_run, LOOP)
+            await asyncio.sleep(PAUSE_S)
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._wanted.wait(), EVERY_S)
+                await asyncio.wait_for(self._news.wait(), EVERY_S)
 
 
 async def _try(act, *arguments) -> None:
