@@ -180,6 +180,12 @@ def _store_token(*, scopes: Iterable[str], **columns: Any) -> tuple[ApiToken, st
     return ApiToken.objects.create(**kept, **columns), secret
 
 
+def find_named_errors(name: str, days: int | None) -> list[FieldError]:
+    """Return what is wrong with the name of a secret that opens one thing alone, and with its days."""
+    is_bad = not name.strip() or len(name) > 64 or not name.isprintable()
+    return [*([FieldError("/name", "bad_name", {"max": 64})] if is_bad else []), *_check_days(days, None)]
+
+
 def note_use(credential: Credential) -> None:
     """Update last_used_at, at most once a minute even under concurrency."""
     if credential.last_used_at is None or timezone.now() - credential.last_used_at > NOTED_EVERY:

@@ -5,7 +5,7 @@ Names hold no character that hides, reorders or ends a line.
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 from common.errors import FieldError, InvalidInput
@@ -77,3 +77,8 @@ def kind_of(value: object) -> str:
         return "nothing"
     kinds = ((bool, "true_or_false"), (int, "number"), (float, "number"), (str, "text"), (list, "list"), (dict, "map"))
     return next((word for kind, word in kinds if isinstance(value, kind)), "something_else")
+
+
+def join_some(names: Sequence[str], most: int = 3) -> str:
+    """Return the first names with commas, and an ellipsis where there are more."""
+    return ", ".join([*names[:most], *(["…"] if len(names) > most else [])])

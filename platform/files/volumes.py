@@ -1,6 +1,5 @@
 """Volumes: storage that the site has already, named by an administrator for jobs of a team or of all."""
 
-import re
 from collections.abc import Collection
 from pathlib import Path, PurePosixPath
 
@@ -15,8 +14,8 @@ from common.locks import lock_rows
 from common.text import shorten_text
 from events.record_and_publish import record, record_change
 from files.models import Volume
+from runtimes.storage.areas import CLAIM
 
-CLAIM = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 CLOSED = ("/", "/boot", "/dev", "/etc", "/proc", "/root", "/run", "/sys", "/usr", "/var/lib")
 """Folders of the system, which no job is given, nor one that they lie in."""
 

@@ -8,7 +8,7 @@ from django.db import transaction
 from accounts.credentials import lock_credentials
 from accounts.models import ApiToken, User
 from accounts.permissions import require
-from accounts.services import TOKEN_DAYS_MAX, note_use
+from accounts.services import find_named_errors, note_use
 from common.errors import FieldError, InvalidInput, NotFound
 from common.secrets import digest_secret
 from common.steady_clock import steady_now
@@ -66,11 +66,7 @@ def find_service_key(secret: str) -> ServiceKey | None:
 
 
 def _check(service: Service, name: str, days: int | None) -> list[FieldError]:
-    errors = []
-    if not name.strip() or len(name) > 64 or not name.isprintable():
-        errors.append(FieldError("/name", "bad_name", {"max": 64}))
-    if days is not None and not 1 <= days <= TOKEN_DAYS_MAX:
-        errors.append(FieldError("/days", "out_of_range", {"min": 1, "max": TOKEN_DAYS_MAX}))
+    errors = find_named_errors(name, days)
     if service.keys.count() >= MOST_OF_A_SERVICE:
         errors.append(FieldError("/name", "too_many_service_keys", {"max": MOST_OF_A_SERVICE}))
     return errors

@@ -9,6 +9,7 @@ from django.db.models import Q
 from accounts.models import Team, User
 from common.errors import Conflict, FieldError, InvalidInput
 from common.locks import lock_rows
+from common.text import join_some
 from datasets.models import Dataset, DatasetUse, DatasetVersion, VersionState
 from datasets.naming import ENVIRONMENT_KIND, DatasetName, read_dataset_name
 from datasets.services import delete_version
@@ -16,8 +17,6 @@ from jobs.jobfile.shapes import pointer_of
 from jobs.jobfile.spec import JobSpec, list_data
 from jobs.models import Job
 from jobs.states import JOB_FINAL
-
-MOST_TOLD = 3
 
 
 def list_names(data: Mapping[str, str]) -> dict[str, DatasetName]:
@@ -94,8 +93,7 @@ def delete_unused_version(*, actor: User, version: DatasetVersion) -> None:
     """Delete a version that no open job names. Raises NotPermitted, Conflict (dataset_in_use)."""
     lock_rows(DatasetVersion.objects.filter(pk=version.pk))
     if jobs := [job for job in list_users(version) if job.state not in JOB_FINAL]:
-        told = [job.public_id for job in jobs[:MOST_TOLD]] + (["…"] if len(jobs) > MOST_TOLD else [])
-        raise Conflict("dataset_in_use", version=version.number, jobs=", ".join(told))
+        raise Conflict("dataset_in_use", version=version.number, jobs=join_some([job.public_id for job in jobs]))
     delete_version(actor=actor, version=version)
 
 

@@ -10,14 +10,13 @@ from django.db.models.functions import Cast
 from accounts.models import Team, User
 from common.errors import Conflict, FieldError, InvalidInput
 from common.locks import lock_rows
+from common.text import join_some
 from files.models import Volume
 from files.volumes import delete_volume, load_volumes
 from jobs.jobfile.shapes import pointer_of
 from jobs.jobfile.spec import from_json, list_data
 from jobs.models import Job
 from jobs.states import JOB_FINAL
-
-MOST_TOLD = 3
 
 
 def name_volume(text: str) -> str:
@@ -54,6 +53,5 @@ def delete_unused_volume(*, actor: User, volume: Volume) -> None:
     """Forget a volume that no open job names. Raises NotPermitted, Conflict (volume_in_use)."""
     lock_rows(Volume.objects.filter(pk=volume.pk))
     if jobs := list_volume_users(volume):
-        told = [job.public_id for job in jobs[:MOST_TOLD]] + (["…"] if len(jobs) > MOST_TOLD else [])
-        raise Conflict("volume_in_use", name=volume.name, jobs=", ".join(told))
+        raise Conflict("volume_in_use", name=volume.name, jobs=join_some([job.public_id for job in jobs]))
     delete_volume(actor=actor, volume=volume)

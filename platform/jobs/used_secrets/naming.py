@@ -7,13 +7,12 @@ from django.db import transaction
 from accounts.models import Team, User
 from common.errors import Conflict, FieldError, InvalidInput
 from common.locks import lock_rows
+from common.text import join_some
 from jobs.jobfile.shapes import pointer_of
 from jobs.models import Job
 from jobs.states import JOB_FINAL
 from secret_store.models import Secret
 from secret_store.services import remove_secret
-
-MOST_TOLD = 3
 
 
 def resolve_secrets(user: User, team: Team, asked: Mapping[str, str]) -> dict[str, str]:
@@ -46,8 +45,7 @@ def delete_secret(*, actor: User, secret: Secret, force: bool = False) -> None:
     """Delete a secret. force: though jobs name it that have yet to end. Raises NotPermitted, Conflict."""
     lock_rows(Secret.objects.filter(pk=secret.pk))
     if not force and (jobs := list_open_users(secret)):
-        told = [job.public_id for job in jobs[:MOST_TOLD]] + (["…"] if len(jobs) > MOST_TOLD else [])
-        raise Conflict("secret_in_use", name=secret.name, jobs=", ".join(told))
+        raise Conflict("secret_in_use", name=secret.name, jobs=join_some([job.public_id for job in jobs]))
     remove_secret(actor=actor, secret=secret)
 
 

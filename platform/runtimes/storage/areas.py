@@ -5,6 +5,7 @@ ACL, if supported, keeps new files writable for the team. Volumes are the site's
 """
 
 import os
+import re
 import struct
 from contextlib import suppress
 from dataclasses import dataclass
@@ -30,6 +31,8 @@ class AreaId:
     number: int | str
 
 
+CLAIM = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+"""Of the name of a PersistentVolumeClaim."""
 NO_VOLUME = AreaId("volume", "")
 """A volume that was removed."""
 

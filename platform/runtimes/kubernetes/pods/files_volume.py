@@ -16,14 +16,13 @@ from runtimes.contract.task import Mount, TaskSpec
 from runtimes.kubernetes.pods import names
 from runtimes.python_environment import FOLDER
 from runtimes.report_file import FILE, make_report_file
-from runtimes.storage.areas import AreaId, ensure_area, get_area_path
+from runtimes.storage.areas import CLAIM, AreaId, ensure_area, get_area_path
 
 VOLUME = "files"
 ACCESS = ("ReadWriteMany", "ReadWriteOnce")
 ENVIRONMENT = os.path.join(names.TASK_ROOT, FOLDER)
 SIZE = re.compile(r"[1-9][0-9]{0,17}([kMGTP]|[KMGTP]i)?")
 VERSION = re.compile(r"[0-9a-f]{32}/[0-9]+")
-CLAIM = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 UMASKS = {"home": "022", "team": "007"}
 """umask for folders made for a job's mounts, as for the portal's own folders."""
 
