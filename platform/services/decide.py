@@ -80,7 +80,7 @@ def decide(seen: ServiceSeen, now: datetime) -> Plan:
     need = count_needed(seen, len(mine), now)
     low_since = (seen.low_since or now) if need < len(mine) else None
     surplus = _choose_surplus(mine, need) if _may_shrink(seen, need, low_since, now) else []
-    promote = seen.rollout is not None and _can_promote(mine, others, need)
+    promote = seen.rollout is not None and _can_promote(mine, others, need, known=seen.in_flight is not None)
     out = others if promote or seen.rollout is None or seen.stopped else []
     return Plan(
         start=_plan_starts(seen, len(mine), need, now),
@@ -147,9 +147,12 @@ def _choose_surplus(replicas: Sequence[ReplicaSeen], need: int) -> list[ReplicaS
     return sorted(replicas, key=lambda one: (one.ready, one.in_flight, -one.pk))[: max(len(replicas) - need, 0)]
 
 
-def _can_promote(mine: Sequence[ReplicaSeen], others: Sequence[ReplicaSeen], need: int) -> bool:
-    """Whether the new revision can take the place of the old one without fewer ready replicas than are needed."""
+def _can_promote(mine: Sequence[ReplicaSeen], others: Sequence[ReplicaSeen], need: int, *, known: bool) -> bool:
+    """Whether the new revision can take the place of the old one without fewer ready replicas than are needed.
+
+    known: whether gateways say what is in flight.
+    """
     ready, were_ready = sum(one.ready for one in mine), sum(one.ready for one in others)
-    if not others and need == 0:
-        return True  # asleep: the next request wakes the new one
+    if need == 0 and (known or not others):
+        return True  # asleep, or about to be: the next request wakes the new one
     return ready >= max(1, min(need, were_ready))

@@ -118,6 +118,8 @@ def test_a_replica_ends_once_it_has_answered(replica, in_flight, ends):
         ([up(1), up(2), up(3, revision=2), starting(4, 2)], {"in_flight": 16}, False, ()),
         ([up(1), up(2), up(3, revision=2), up(4, revision=2)], {"in_flight": 16}, True, (1, 2)),
         ([], {"in_flight": 0}, True, ()),  # it sleeps
+        ([up(1)], {"in_flight": 0}, True, (1,)),  # nobody needs the old one any more
+        ([up(1)], {"in_flight": None}, False, ()),  # nobody says that
         ([], {"in_flight": 0, "woken_at": NOW}, False, ()),  # it is to be tried first
     ],
 )
