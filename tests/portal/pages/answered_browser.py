@@ -6,8 +6,11 @@ from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.db import connections
+from django.utils.html import escape
 
 ADDRESS = "http://localhost"
+ELSEWHERE = '<meta http-equiv="refresh" content="0;url={}">'
+"""In place of a redirect, which a headless shell follows without asking `route`."""
 PASSED_ON = {"content-type", "x-csrftoken", "origin", "hx-request", "hx-target"}
 
 
@@ -38,7 +41,10 @@ class Portal:
                 self._ask, asked.method, asked.url, asked.post_data_buffer or b"", kind, headers
             ).result()
         sent = {name: answer[name] for name in self.passed_back if name in answer}
-        route.fulfill(status=answer.status_code, body=answer.content, headers=sent)
+        if "Location" in sent and asked.resource_type == "document":
+            route.fulfill(body=ELSEWHERE.format(escape(sent["Location"])), content_type="text/html")
+        else:
+            route.fulfill(status=answer.status_code, body=answer.content, headers=sent)
 
     def _ask(self, method, url, body, kind, headers):
         try:
