@@ -1,9 +1,11 @@
 """The tests of `.ci/run`: at most three that fail get one more try, alone, and are named as flaky if they pass.
 
 python -m dev.flaky MARKS [pytest options]   run the tests with these marks; the exit status is pytest's
-python -m dev.flaky --report                 name the flaky tests of all runs, with their reasons in tests/flaky.md
+python -m dev.flaky --report                 name what failed in all runs, and the flaky tests, with their reasons in
+                                             tests/flaky.md
 
-TESSERA_FLAKY: a file that collects the flaky tests of several runs, of which two may go on at the same time.
+TESSERA_FLAKY: a file that collects the flaky tests of several runs, of which two may go on at the same time; beside it
+is what failed.
 """
 
 import json
@@ -12,6 +14,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import xml.etree.ElementTree as ET
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,29 +25,57 @@ MOST = 3
 """Flaky tests of all runs together."""
 TESTS_FAILED, NOT_FOUND = 1, 4
 """Exit statuses of pytest."""
+LONGEST = 600
+"""Letters of a failure that are told at the end."""
 
 
 def main(arguments: list[str]) -> int:
     collected = Path(os.environ["TESSERA_FLAKY"])
     if arguments == ["--report"]:
         print(report(read_flaky(collected), read_reasons(REASONS.read_text())), end="")
+        print("".join(f"{line}\n" for line in read_lines(file_of_failures(collected))), end="")
         return 0
     marks, *options = arguments
     with tempfile.TemporaryDirectory(prefix="tessera-") as cache:
-        status = run_tests("-m", marks, "-o", f"cache_dir={cache}", *options)
+        results = Path(cache) / "results.xml"
+        status = run_tests("-m", marks, "-o", f"cache_dir={cache}", f"--junitxml={results}", *options)
         failed = read_failed(Path(cache))
+        append(file_of_failures(collected), read_failures(results))
     if status != TESTS_FAILED or not may_try_again(failed, read_flaky(collected)):
         return status
     print("ONCE MORE, ALONE:", *failed, sep="\n  ", flush=True)
     if status := try_alone(marks, failed):
         return status
-    with collected.open("a") as file:
-        file.writelines(f"{name}\n" for name in failed)
+    append(collected, failed)
     return 0
 
 
 def read_flaky(collected: Path) -> list[str]:
-    return collected.read_text().splitlines() if collected.exists() else []
+    return read_lines(collected)
+
+
+def read_lines(file: Path) -> list[str]:
+    return file.read_text().splitlines() if file.exists() else []
+
+
+def append(file: Path, lines: Sequence[str]) -> None:
+    with file.open("a") as appended:
+        appended.writelines(f"{line}\n" for line in lines)
+
+
+def file_of_failures(collected: Path) -> Path:
+    return collected.with_suffix(".failed")
+
+
+def read_failures(results: Path) -> list[str]:
+    """Return a line for each failure in a file of JUnit's format: the test, and how its message begins."""
+    if not results.exists():
+        return []
+    return [
+        f"FAILED {case.get('classname')}.{case.get('name')}: {' '.join(wrong.get('message', '').split())[:LONGEST]}"
+        for case in ET.parse(results).iter("testcase")
+        for wrong in [*case.iter("failure"), *case.iter("error")]
+    ]
 
 
 def read_failed(cache: Path) -> list[str]:

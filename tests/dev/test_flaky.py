@@ -9,6 +9,11 @@ from dev import flaky
 
 ONE, TWO = "tests/a/test_a.py::test_one", "tests/b/test_b.py::test_two[x]"
 
+RESULTS = """<testsuites><testsuite><testcase classname="tests.a" name="good"/>
+<testcase classname="tests.a" name="bad"><failure message="assert 1 == 2&#10; + where"/></testcase></testsuite></testsuites>
+"""
+WRONG = "FAILED tests.a.bad: assert 1 == 2 + where\n"
+
 
 @pytest.fixture
 def runs(tmp_path, monkeypatch):
@@ -20,9 +25,10 @@ def runs(tmp_path, monkeypatch):
 
         def run(*arguments):
             if not done:
-                _, marks, _, cache_dir, *options = arguments
+                _, marks, _, cache_dir, results, *options = arguments
                 cache = Path(cache_dir.removeprefix("cache_dir=")) / "v/cache"
                 cache.mkdir(parents=True)
+                Path(results.removeprefix("--junitxml=")).write_text(RESULTS)
                 (cache / "lastfailed").write_text(json.dumps(dict.fromkeys(failed, True)))
                 arguments = (marks, *options)
             done.append(arguments)
@@ -40,7 +46,7 @@ def test_who_passes_alone_is_flaky_and_named_at_the_end(runs, capsys):
     assert done == [("slow", "-n", "2"), ("-m", "slow", "-n", "0", ONE)]
     capsys.readouterr()
     assert flaky.main(["--report"]) == 0
-    assert capsys.readouterr().out == f"FLAKY {ONE}: give the reason in tests/flaky.md\n"
+    assert capsys.readouterr().out == f"FLAKY {ONE}: give the reason in tests/flaky.md\n{WRONG}"
 
 
 def test_who_fails_alone_fails_the_check(runs):
