@@ -11,6 +11,7 @@ from bench.stack import ROOT
 
 FILES = (
     "tests/agent/slice/test_files.py",
+    "tests/dev/cluster/test_lifecycle.py",
     "tests/e2e/test_clock_jumps.py",
     "tests/jobs/test_many_elements.py",
     "tests/loop/test_loop.py",

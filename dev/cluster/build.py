@@ -111,7 +111,7 @@ def compile_piece(piece: Piece, folder: Path) -> None:
     go = find_go()
     if not go:
         raise Refusal(
-            f"{piece.name} request_or_refuse be built, and there is no Go.\n"
+            f"{piece.name} has to be built, and there is no Go.\n"
             f"  Install Go {GO} or newer from https://go.dev/dl/ and put its bin folder on PATH."
         )
     command = [go, "build", "-trimpath", "-buildvcs=false", *piece.options, "-ldflags", link_flags(piece)]

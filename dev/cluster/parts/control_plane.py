@@ -17,7 +17,7 @@ def start_etcd_and_apiserver(paths: ClusterPaths) -> None:
     store = f"unix://{paths.state}/etcd.sock"
     peers = "unix://etcd-peer:1"  # a socket of that name in the working folder
     start(paths, "etcd", "--data-dir", f"{paths.state}/etcd", "--name", "tessera", "--log-level", "warn",
-          "--unsafe-no-fsync",  # nothing request_or_refuse survive a crash
+          "--unsafe-no-fsync",  # nothing here has to survive a crash of the machine
           "--listen-client-urls", store,
           "--advertise-client-urls", "http://127.0.0.1:2379",  # required but unused
           "--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers,

@@ -26,7 +26,7 @@ from tests.runtimes.kubernetes.world import IMAGE, REAL_NODE, KubernetesWorld
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.slow, pytest.mark.timeout(1200)]
 
-BUILT_WITHIN_S, READY_WITHIN_S, ANSWERS_WITHIN_S = 1800, 300, 20
+BUILT_WITHIN_S, READY_WITHIN_S, ANSWERS_WITHIN_S = 1800, 600, 20
 AGENT_STATE, TOKEN_SEEN_WITHIN_S = Path("/var/lib/tessera-agent"), 180
 TAGS = ("test-1", "test-2")
 SMALL = {"resources": {"requests": {"cpu": "10m", "memory": "64Mi"}}}
