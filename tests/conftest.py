@@ -4,11 +4,13 @@ import fcntl
 import gc
 import ipaddress
 import os
+import re
 import shutil
 import socket
 import time
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -54,6 +56,7 @@ CHROMIUM_NAMES = (
 )
 CHROMIUM_ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 NO_BROWSER = "NO CHROMIUM: the browser tests were skipped. Install chromium or set TESSERA_CHROMIUM."
+ASKED_MARK = re.compile(r"(\w+)( and not \w+)*$")
 KEPT_TABLES = {"django_content_type", "auth_permission"}  # of the migrations, and the same for ever
 CLUSTER_TIMEOUT_S = 400
 SLOW_TIMEOUT_S = 300  # several platforms share two cores then
@@ -125,6 +128,14 @@ def find_chromium() -> str:
     return max((str(path) for path in cache.glob("chromium-*/chrome-linux*/chrome")), default="")
 
 
+def pytest_ignore_collect(collection_path, config) -> bool | None:
+    """A file that never names the mark that is asked for (`-m "slow and not kubernetes"`) is not even imported."""
+    asked = ASKED_MARK.match(config.option.markexpr)
+    if not asked or not collection_path.name.startswith("test_"):
+        return None
+    return not names_mark(collection_path, asked[1]) or None
+
+
 def pytest_collection_modifyitems(config, items):
     if not find_chromium() and os.environ.get("TESSERA_REQUIRE_BROWSER") != "1":
         skip_marked(items, "browser", NO_BROWSER)
@@ -134,6 +145,9 @@ def pytest_collection_modifyitems(config, items):
         skip_marked(items, "kubernetes", NO_CLUSTER)
     put_long_files_first(items)
     for item in items:
+        for mark in ("slow", "kubernetes"):
+            if item.get_closest_marker(mark) and not names_mark(item.path, mark):
+                raise pytest.UsageError(f"{item.path} does not say “{mark}”: -m {mark} would not find its tests")
         if item.get_closest_marker("kubernetes"):
             own = item.get_closest_marker("timeout")
             seconds = own.args[0] if own else CLUSTER_TIMEOUT_S
@@ -141,6 +155,11 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker(limit, append=False)
         elif item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(SLOW_TIMEOUT_S))
+
+
+@cache
+def names_mark(path: Path, mark: str) -> bool:
+    return mark in path.read_text().lower()
 
 
 def put_long_files_first(items) -> None:

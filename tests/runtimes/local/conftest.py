@@ -16,7 +16,7 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 if os.geteuid() == 0:
     WAYS["no-namespaces"] = {"isolation": Isolation(OWN_UID, True, False)}
-QUICK_WAYS = [
+WAYS_SLOW_BUT_ONE = [
     pytest.param(way, id=name, marks=[] if name == "all" else [pytest.mark.slow]) for name, way in WAYS.items()
 ]
 """For what each way does by the same code."""

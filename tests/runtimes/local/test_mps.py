@@ -12,7 +12,7 @@ from runtimes.contract.errors import Rejected
 from runtimes.contract.task import GpuShare
 from runtimes.local.slices import compute_sharing
 from tests.mps_double import DoubledMps
-from tests.runtimes.local.conftest import QUICK_WAYS
+from tests.runtimes.local.conftest import WAYS_SLOW_BUT_ONE
 from tests.runtimes.local.doubled_driver import UUID
 from tests.runtimes.local.test_access import running
 from tests.runtimes.worlds import wait_for
@@ -20,7 +20,7 @@ from tests.runtimes.worlds import wait_for
 HALF = 16255
 
 
-@pytest.fixture(params=QUICK_WAYS)
+@pytest.fixture(params=WAYS_SLOW_BUT_ONE)
 def world(request, make_world, monkeypatch, tmp_path):
     """Where MPS is allowed, and looked at again at once."""
     monkeypatch.setattr(compute_sharing, "CHECK_EVERY_S", 0.0)
