@@ -165,13 +165,28 @@ def names_mark(path: Path, mark: str) -> bool:
 def put_long_files_first(items) -> None:
     """Those that say so, then those of many tests: the last file of one worker is no long one, while others idle.
 
-    Files of one folder that use a web process stay together, so that they can share it.
+    Files of one folder that use a web process stay together, so that they can share it. Those that have the cluster
+    alone come last: they would stand in the way of those that share it.
     """
     tests = Counter(item.path for item in items)
     most: Counter[Path] = Counter()
     for item in items:
         most[group_of(item)] = max(most[group_of(item)], tests[item.path])
-    items.sort(key=lambda item: (item.get_closest_marker("begins_first") is None, -most[group_of(item)]))
+    items.sort(
+        key=lambda item: (
+            has_cluster_alone(item),
+            item.get_closest_marker("begins_first") is None,
+            -most[group_of(item)],
+        )
+    )
+
+
+def has_cluster_alone(item) -> bool:
+    return "cluster_turn" in item.fixturenames and not shares_cluster(item.module)
+
+
+def shares_cluster(module) -> bool:
+    return getattr(module, "BESIDE_OTHERS", False)
 
 
 def group_of(item) -> Path:
@@ -324,9 +339,8 @@ def cluster_turn(request) -> Iterator[None]:
 
     Those leave its nodes and parts as they are, and make only what bears the name of their own installation.
     """
-    beside = getattr(request.module, "BESIDE_OTHERS", False)
     with open(CLUSTER_LOCK, "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_SH if beside else fcntl.LOCK_EX)
+        fcntl.flock(lock, fcntl.LOCK_SH if shares_cluster(request.module) else fcntl.LOCK_EX)
         yield
 
 

@@ -9,6 +9,7 @@ import yaml
 from agent.daemon.options import STATE, parse_arguments
 from tests.local_cluster import Kubectl
 
+BESIDE_OTHERS = True
 ROOT = Path(__file__).resolve().parents[2]
 NAMESPACE, DAEMONS = yaml.safe_load_all((ROOT / "deploy/kubernetes/agent.yaml").read_text())
 POD = DAEMONS["spec"]["template"]["spec"]

@@ -9,8 +9,10 @@ from dev import flaky
 
 ONE, TWO = "tests/a/test_a.py::test_one", "tests/b/test_b.py::test_two[x]"
 
-RESULTS = """<testsuites><testsuite><testcase classname="tests.a" name="good"/>
-<testcase classname="tests.a" name="bad"><failure message="assert 1 == 2&#10; + where"/></testcase></testsuite></testsuites>
+RESULTS = """<testsuites><testsuite>
+<testcase classname="tests.a" name="good"/>
+<testcase classname="tests.a" name="bad"><failure message="assert 1 == 2&#10; + where"/></testcase>
+</testsuite></testsuites>
 """
 WRONG = "FAILED tests.a.bad: assert 1 == 2 + where\n"
 

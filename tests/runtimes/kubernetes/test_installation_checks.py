@@ -10,6 +10,7 @@ from runtimes.kubernetes.pods.files_volume import Storage
 from tests.runtimes.kubernetes.test_rights import PLURALS, Platform
 from tests.runtimes.kubernetes.world import wait_slowly
 
+BESIDE_OTHERS = True
 GID = 20000
 
 

@@ -9,7 +9,7 @@ from runtimes.kubernetes.watch.reflectors import ClusterView
 from tests.runtimes.kubernetes.signed_in import WAYS
 from tests.runtimes.kubernetes.world import KubernetesWorld, wait_slowly
 
-pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(300, func_only=True)]
+pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(300, func_only=True), pytest.mark.begins_first]
 BESIDE_OTHERS = True
 LIVES_S = 14
 
