@@ -68,6 +68,7 @@ def environment_of(home: Path) -> dict[str, str]:
     return kept | {
         "TESSERA_DATA": str(home / "data"),
         "TESSERA_RUN": str(home / "run"),
+        "TESSERA_STACK_DATABASE": str(home / "stack-database"),
         "TESSERA_ROLE": "command",
         "TESSERA_EMBEDDED": "1",
         "TESSERA_PIN_IMAGES": "0",  # ask no public registry
