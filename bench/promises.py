@@ -24,6 +24,7 @@ FILES = (
     "tests/portal/test_accessible_in_browser.py",
     "tests/portal/test_legible_in_browser.py",
     "tests/scheduler/test_allocating_transaction.py",
+    "tests/scheduler/test_faults_on_cluster.py",
     "tests/schedules/test_many.py",
     "tests/simulation/test_aistation.py",
     "tests/simulation/test_openb.py",

@@ -176,6 +176,6 @@ def test_a_job_without_anything_of_these_runs_where_there_is_no_volume(world, ku
     bare = KubernetesWorld(kubeconfig)
     try:
         status, said = run(bare, "echo x >~/note && cat ~/note; ls -d /tessera/team")
-        assert said.startswith("x\n") and status != 0
+        assert "x" in said.splitlines() and status != 0  # what it says on its two streams comes in any order
     finally:
         bare.close()
