@@ -32,7 +32,7 @@ from jobs.dependencies.conditions import resolve_after
 from jobs.idempotency import find_answer, keep_answer
 from jobs.job_tokens.tokens import check_scopes
 from jobs.jobfile.main_program import ends_job_of
-from jobs.jobfile.spec import JobSpec, RoleSpec, change_data, change_images, roles_of, to_json
+from jobs.jobfile.spec import JobSpec, RoleSpec, change_data, change_images, change_secrets, roles_of, to_json
 from jobs.lifecycle import begin_attempt
 from jobs.models import WITHOUT_TIME_LIMIT, CodePack, Job, JobKind, JobQuerySet, Priority
 from jobs.notices.recipients import check_notified
@@ -183,9 +183,8 @@ class PoolChooser:
         _check_start(spec)
         spec = _with_code(self._user, spec)
         spec = change_images(spec, partial(self._resolve_image, team))
-        if spec.secrets and job is None:
-            spec = replace(spec, secrets=resolve_secrets(self._user, team, spec.secrets))
         if job is None:
+            spec = change_secrets(spec, partial(resolve_secrets, self._user, team))
             spec = change_data(spec, partial(check_volumes, team))
             spec = change_data(spec, partial(pin_data, self._user, team))
             spec = pin_environment(self._user, team, spec, containers=self._containers)

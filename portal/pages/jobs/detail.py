@@ -20,6 +20,7 @@ from jobs.jobfile.spec import from_json, role_of
 from jobs.models import Job, JobKind, Task
 from jobs.reason_messages import describe_end, describe_resize_refusal
 from jobs.states import JobState, TaskState
+from jobs.used_secrets.naming import list_wishes
 from monitoring.samples.newest import TaskUse, load_task_uses
 from notebooks.job_spec import JUPYTER_PORT
 from portal.access.app_links import link_to_port, link_to_tensorboard
@@ -195,10 +196,11 @@ SECRET_WORDS = {
 
 @dataclass(frozen=True)
 class NamedSecret:
-    """A secret that it names. words: whose it is, and how its tasks get it."""
+    """A secret that it names. words: whose it is, and how its tasks get it. role: whose tasks get it; "" for all."""
 
     name: str
     words: str | Promise
+    role: str = ""
 
 
 @dataclass(frozen=True)
@@ -249,7 +251,8 @@ class JobDetail:
 
     @property
     def secrets(self) -> list[NamedSecret]:
-        return [NamedSecret(name, SECRET_WORDS[wish]) for name, wish in (self.job.spec.get("secrets") or {}).items()]
+        wanted = list_wishes(self.job.spec).items()
+        return [NamedSecret(name, SECRET_WORDS[wish], role) for role, of in wanted for name, wish in of.items()]
 
     @cached_property
     def outputs(self) -> list[OutputRow]:
