@@ -38,6 +38,7 @@ def describe_job(job: dict[str, Any], wait: dict[str, Any] | None, length: dict[
         lines.append(_clock_row("Not before", job["spec"].get("start_at"), at))
         lines.append(_clock_row("Gives up", job.get("give_up_at"), at))
         lines.append(_row("After", ", ".join(job.get("waits_for") or [])))
+        lines.append(_row("Still open", ", ".join(job.get("waits_for_elements") or [])))
     lines.append(_row("Secrets", ", ".join(_list_secrets(job["spec"]))))
     if made_of := job.get("template"):
         lines.append(_row("Template", f"{made_of['name']}@{made_of['version']}"))

@@ -1,65 +1,83 @@
-"""The jobs that a file names in `after`: found when it is submitted, looked at again when it is retried."""
+"""The jobs and arrays that a file names in `after`: found when it is submitted, looked at again when it is retried."""
 
 from collections.abc import Iterable, Mapping
 
 from accounts.models import Team, User
 from common.errors import Conflict, FieldError, InvalidInput
 from common.text import shorten_text
-from jobs.dependencies.conditions import is_never, number_conditions
+from jobs.arrays.models import JobArray
+from jobs.dependencies.conditions import is_never, number_conditions, read_dependency
 from jobs.dependencies.left_outputs import check_names, find_unkept
-from jobs.models import Job, JobKind, read_job_id
-from jobs.states import JobState
+from jobs.models import Job, JobKind
+from jobs.states import JOB_FINAL, JobState
+
+Named = Job | JobArray
 
 
 def resolve_after(user: User, team: Team, after: Mapping[str, str]) -> tuple[dict[str, str], list[int]]:
-    """Return conditions by "job-412", and the jobs that have yet to end. A name means the person's newest job of that
-    name in the team. Raises InvalidInput, also for a job that has ended otherwise.
+    """Return conditions by "job-412" or "arr-9", and the numbers of those that have yet to end. A name means the
+    person's newest job or array of that name in the team. Raises InvalidInput, also for one that has ended otherwise.
     """
-    jobs = _find_jobs(user, team, after)
-    if unknown := [name for name in after if name not in jobs]:
+    named = _find_named(user, team, after)
+    if unknown := [name for name in after if name not in named]:
         said = {"name": shorten_text(unknown[0]), "team": team.name}
         raise InvalidInput([FieldError("/after", "unknown_dependency", said)])
     found: dict[str, str] = {}
     for name, condition in after.items():
-        if found.setdefault(jobs[name].public_id, condition) != condition:
-            raise InvalidInput([FieldError("/after", "dependency_twice", {"job": jobs[name].public_id})])
-        if is_never(jobs[name].state, condition):
-            raise InvalidInput([FieldError("/after", "dependency_ended", _describe(jobs[name], condition))])
-    check_names(jobs.values(), found)
-    return found, _list_open(jobs.values())
+        if found.setdefault(named[name].public_id, condition) != condition:
+            raise InvalidInput([FieldError("/after", "dependency_twice", {"job": named[name].public_id})])
+        if is_never(named[name].state, condition):
+            raise InvalidInput([FieldError("/after", "dependency_ended", _describe(named[name], condition))])
+    check_names([one for one in named.values() if isinstance(one, Job)], found)
+    return found, _list_open(named.values())
 
 
 def list_open(after: Mapping[str, str]) -> list[int]:
-    """Return the jobs among resolved ones that keep it from starting."""
-    return _list_open(Job.objects.filter(pk__in=number_conditions(after)))
+    """Return the numbers among resolved ones that keep it from starting."""
+    return _list_open(load_named(number_conditions(after)).values())
 
 
 def check_retry(after: Mapping[str, str]) -> None:
     """Refuse to queue again what would be cancelled at once. Raises Conflict."""
-    keys = number_conditions(after)
-    for job in Job.objects.filter(pk__in=keys).order_by("pk"):
-        if is_never(job.state, keys[job.pk]):
-            raise Conflict("dependency_ended", **_describe(job, keys[job.pk]))
+    conditions = number_conditions(after)
+    for number, one in load_named(conditions).items():
+        if is_never(one.state, conditions[number]):
+            raise Conflict("dependency_ended", **_describe(one, conditions[number]))
 
 
-def _list_open(jobs: Iterable[Job]) -> list[int]:
+def load_named(numbers: Iterable[int]) -> dict[int, Named]:
+    """Return the jobs and arrays of these numbers by them, in order."""
+    numbers = sorted(numbers)
+    arrays = [-number for number in numbers if number < 0]
+    found: dict[int, Named] = {-row.pk: row for row in JobArray.objects.filter(pk__in=arrays)}
+    found |= {job.pk: job for job in Job.objects.filter(pk__in=[number for number in numbers if number > 0])}
+    return {number: found[number] for number in numbers if number in found}
+
+
+def _list_open(named: Iterable[Named]) -> list[int]:
     """Return those that have yet to end, or whose outputs have yet to be kept."""
-    jobs = list(jobs)
-    unkept = find_unkept([job.pk for job in jobs if job.state == JobState.SUCCEEDED])
-    return sorted({job.pk for job in jobs if not job.is_final} | unkept)
+    numbers = {one.pk if isinstance(one, Job) else -one.pk: one for one in named}
+    unkept = find_unkept([number for number, one in numbers.items() if one.state == JobState.SUCCEEDED])
+    return sorted({number for number, one in numbers.items() if one.state not in JOB_FINAL} | unkept)
 
 
-def _find_jobs(user: User, team: Team, names: Iterable[str]) -> dict[str, Job]:
-    """Return {name or id: the job that is meant}, of those that there are."""
-    numbers = {name: read_job_id(name) for name in names}
-    seen = Job.objects.visible_to(user).exclude(kind=JobKind.INTERACTIVE)
-    by_id = seen.in_bulk([pk for pk in numbers.values() if pk])
-    own = seen.filter(user=user, team=team, name__in=[name for name, pk in numbers.items() if not pk])
-    newest = own.order_by("name", "-pk").distinct("name")
-    by_name = {job.name: job for job in newest}
-    found = {name: by_id.get(pk) if pk else by_name.get(name) for name, pk in numbers.items()}
-    return {name: job for name, job in found.items() if job is not None}
+def _find_named(user: User, team: Team, names: Iterable[str]) -> dict[str, Named]:
+    """Return {name or id: the job or array that is meant}, of those that there are."""
+    numbers = {name: read_dependency(name) for name in names}
+    jobs = Job.objects.visible_to(user).exclude(kind=JobKind.INTERACTIVE)
+    arrays = JobArray.objects.visible_to(user)
+    asked = [number for number in numbers.values() if number]
+    by_number: dict[int, Named] = {**jobs.in_bulk([number for number in asked if number > 0])}
+    by_number |= {-pk: row for pk, row in arrays.in_bulk([-number for number in asked if number < 0]).items()}
+    by_name: dict[str, Named] = {}
+    for rows in (jobs, arrays):
+        own = rows.filter(user=user, team=team, name__in=[name for name, number in numbers.items() if not number])
+        for one in own.order_by("name", "-pk").distinct("name"):
+            known = by_name.get(one.name)
+            by_name[one.name] = one if known is None or one.submitted_at > known.submitted_at else known
+    found = {name: by_number.get(number) if number else by_name.get(name) for name, number in numbers.items()}
+    return {name: one for name, one in found.items() if one is not None}
 
 
-def _describe(job: Job, condition: str) -> dict[str, str]:
-    return {"job": job.public_id, "state": job.state.lower(), "condition": condition}
+def _describe(one: Named, condition: str) -> dict[str, str]:
+    return {"job": one.public_id, "state": one.state.lower(), "condition": condition}

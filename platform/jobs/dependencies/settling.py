@@ -8,6 +8,7 @@ from django.db import transaction
 from common.locks import lock_rows
 from common.steady_clock import steady_now
 from events.record_and_publish import SYSTEM, record
+from jobs.arrays.models import JobArray
 from jobs.control import end_jobs
 from jobs.dependencies.conditions import is_never, number_conditions
 from jobs.dependencies.left_outputs import find_unkept, keep_left
@@ -21,7 +22,7 @@ FAILED = "dependency_failed"
 
 
 class Waiting(NamedTuple):
-    """What a job waits for: the open ones of its conditions, {job: condition}."""
+    """What a job waits for: the open ones of its conditions, {job or array by its number: condition}."""
 
     open: list[int]
     conditions: Mapping[int, str]
@@ -39,6 +40,8 @@ def settle_dependencies(check_leader: Callable[[], None]) -> bool:
     named = {other for one in waiting.values() for other in one.open}
     states = dict.fromkeys(named, JobState.CANCELLED.value)  # one whose records are gone cannot succeed
     states |= dict(Job.objects.filter(pk__in=named).values_list("pk", "state"))
+    if arrays := [-number for number in named if number < 0]:
+        states |= {-row.pk: row.state for row in JobArray.objects.filter(pk__in=arrays)}
     succeeded = [pk for pk, state in states.items() if state == JobState.SUCCEEDED]
     for pk in find_unkept(succeeded) if succeeded else ():
         del states[pk]  # what it leaves is not there yet

@@ -313,9 +313,9 @@ JOB = Keys(
         Field(
             "after",
             AFTER,
-            "Jobs that end before it starts, by id or by the name of your newest, with the end that each must come to.",
+            "Jobs and arrays that end before it starts, by id or by the name of your newest, with the end of each.",
             "none",
-            examples=("prepare", ["job-12", "job-13"], {"job-12": "any"}),
+            examples=("prepare", ["job-12", "arr-9"], {"job-12": "any"}),
         ),
         _PORTS,
         Field("tensorboard", DIRECTORY, "The directory of TensorBoard's event files.", "none", examples=("runs",)),

@@ -39,7 +39,16 @@ from portal.api.http.lists import (
 )
 from portal.api.http.problems import problem
 from portal.api.jobs.array_shapes import ArrayDetailShape, show_array
-from portal.api.jobs.shapes import EventShape, JobShape, TaskShape, WaitAnswer, show_length, show_start, show_wait
+from portal.api.jobs.shapes import (
+    EventShape,
+    JobDetailShape,
+    JobShape,
+    TaskShape,
+    WaitAnswer,
+    show_length,
+    show_start,
+    show_wait,
+)
 from portal.api.schema import JOB_CHANGE, JOB_FILE, Problem
 from portal.api.view import ApiView, read_query
 from scheduler.preview.preview import check_possible
@@ -132,10 +141,10 @@ class JobDetail(ApiView):
     refusals = {"PATCH": ("409", "422")}
     rates = {"PATCH": ("submits",)}
 
-    @extend_schema(responses=JobShape)
+    @extend_schema(responses=JobDetailShape)
     def get(self, request: Request, job_id: str) -> Response:
         """Show a job with the tasks of its newest attempt."""
-        return Response(JobShape(find_job(request, job_id)).data)
+        return Response(JobDetailShape(find_job(request, job_id)).data)
 
     @extend_schema(request={JSON: JOB_CHANGE}, responses=JobShape)
     def patch(self, request: Request, job_id: str) -> Response:
