@@ -51,6 +51,7 @@ from portal.api.jobs.shapes import (
 )
 from portal.api.schema import JOB_CHANGE, JOB_FILE, Problem
 from portal.api.view import ApiView, read_query
+from portal.chains.deciding_link import find_deciding_link
 from scheduler.preview.preview import check_possible
 from scheduler.preview.runtime_capabilities import runtime_has_containers, runtime_resizes
 from scheduler.preview.stored_forecasts import load_forecasts, load_told_lengths
@@ -321,10 +322,12 @@ class JobWait(ApiView):
         job = find_job(request, job_id)
         length = show_length(load_told_lengths([job]).get(job.pk), own=job.user_id == request.user.pk)
         if job.state != JobState.QUEUED:
-            nowhere = dict.fromkeys(("position", "of", "as_of", "start")) | {"reasons": [], "places": []}
+            nowhere = dict.fromkeys(("position", "of", "as_of", "start", "decided_by")) | {"reasons": [], "places": []}
             return Response(show_wait(job) | nowhere | {"length": length})
         start = show_start(load_forecasts([job]).get(job.pk))
-        return Response({**show_wait(job), "start": start, "length": length})
+        link = find_deciding_link(request.user, job)
+        decided_by = {"job": link.job.public_id, "text": link.words} if link else None
+        return Response({**show_wait(job), "start": start, "length": length, "decided_by": decided_by})
 
 
 class JobTasks(ApiView):

@@ -170,8 +170,17 @@ class LengthShape(serializers.Serializer):
     text = serializers.CharField()
 
 
+class DecidingLinkShape(serializers.Serializer):
+    """job: which of the jobs that it waits for, directly or through others, decides when it starts. text: in words."""
+
+    job = serializers.CharField()
+    text = serializers.CharField()
+
+
 class WaitAnswer(Wait):
-    """start, length: null if unknown. length: also of a job that runs."""
+    """start, length: null if unknown. length: also of a job that runs. decided_by: null unless it waits for others."""
+
+    decided_by = DecidingLinkShape(allow_null=True)
 
     start = StartRange(allow_null=True)
     length = LengthShape(allow_null=True)
