@@ -74,7 +74,8 @@ def _list_reached(first: Iterable[int], edges: Mapping[int, list[int]]) -> set[i
 def _walk(job: Job, found: Mapping[int, Job], forecasts: Mapping[int, StoredForecast]) -> DecidingLink | None:
     way: list[Job] = []
     while open_ones := [one for number in job.waits_for for one in _pick(number, found)]:
-        job = max(open_ones, key=lambda one: (_guess_end(one, forecasts), -one.pk))
+        # Of those whose end nobody knows, one that waits for others ends last.
+        job = max(open_ones, key=lambda one: (_guess_end(one, forecasts), bool(one.waits_for), -one.pk))
         way.append(job)
     return DecidingLink(way[-1], tuple(_name(one) for one in way[:-1])) if way else None
 

@@ -85,7 +85,8 @@ def test_of_a_chain_the_link_that_decides_is_named_and_its_levers_are_shown(wait
     """job waits for a card; second starts after it, third after that and after one that is about to end."""
     second = make.job(waiting.ada, gpu="1/4", pool="dev", after=waiting.job.public_id)
     short = make.job(waiting.ada, gpu="1/4", pool="dev", time="1m")
-    third = make.job(waiting.ada, gpu="1/4", pool="dev", after=[second.public_id, short.public_id])
+    before = [waiting.job.public_id, second.public_id, short.public_id]
+    third = make.job(waiting.ada, gpu="1/4", pool="dev", after=before)
     assert "Pool dev" in look(waiting.ada, third, "levers")
     page = look(waiting.ada, third)
     assert f"{waiting.job.public_id} decides when it starts, by way of {second.public_id}" in page
