@@ -11,7 +11,9 @@ from scheduler.core.model.types import WaitedArray, WaitingJob
 
 
 def load_waited_arrays(waiting: Iterable[WaitingJob]) -> tuple[WaitedArray, ...]:
-    """Load the arrays that these jobs wait for, with their elements that are open."""
+    """Load the arrays that these jobs wait for, with their elements that are open; none of which nobody can tell when
+    its last element ends, as it has yet to be made.
+    """
     numbers = {number for job in waiting for number in job.after if number < 0}
     if not numbers:
         return ()
@@ -19,10 +21,9 @@ def load_waited_arrays(waiting: Iterable[WaitingJob]) -> tuple[WaitedArray, ...]
     elements = defaultdict[int, list[int]](list)
     for array, pk in Job.objects.open().filter(array__in=arrays).order_by("pk").values_list("array", "pk"):
         elements[array].append(pk)
-    rows = JobArray.objects.filter(pk__in=arrays).order_by("pk")
-    return tuple(WaitedArray(-row.pk, tuple(elements[row.pk]), _guess_last(row)) for row in rows)
-
-
-def _guess_last(array: JobArray) -> float:
-    at = estimate_end(array, database_now()) if array.makes_more else None
-    return at.timestamp() if at else 0.0
+    now, found = database_now(), []
+    for row in JobArray.objects.filter(pk__in=elements).order_by("pk"):
+        last = estimate_end(row, now) if row.makes_more else None
+        if last or not row.makes_more:
+            found.append(WaitedArray(-row.pk, tuple(elements[row.pk]), last.timestamp() if last else 0.0))
+    return tuple(found)

@@ -60,6 +60,8 @@ def test_the_forecast_is_chained_through_an_array(bob):
     record_forecasts()
     waits = Forecast.objects.get(job=then).p50 - then.submitted_at
     assert timedelta(hours=2, minutes=30) < waits < timedelta(hours=5)  # one element after the other
+    answer = plan_job(bob, parse_spec({"run": "true", "name": "plan", "pool": "train", "gpu": 1, "after": "sweep"}))
+    assert answer.outlook.start.p50 - then.submitted_at > timedelta(hours=2, minutes=30)
 
 
 @pytest.mark.parametrize("pool", ["train", None])
