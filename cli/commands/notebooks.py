@@ -60,6 +60,10 @@ def start(
     ctx: typer.Context,
     name: Name,
     gpu: Annotated[str | None, typer.Option("--gpu", "-g", help="Such as 1/4: of a new one, or this start.")] = None,
+    secrets: Annotated[
+        list[str] | None,
+        typer.Option("--secret", metavar="NAME", help="It gets this secret from now on; NAME:file as a file alone."),
+    ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Return when it can be opened.")] = False,
     timeout: Annotated[str | None, typer.Option(metavar="TIME", help="With --wait: exit 5 after this time.")] = None,
 ) -> None:
@@ -72,8 +76,12 @@ def start(
     except Failure as failure:
         if failure.exit_code != NOT_FOUND or name.startswith("nb-"):
             raise
-        wanted = {"name": name, "gpu": gpu or "0", "start": True}  # a start that is refused leaves none behind
+        # A start that is refused leaves none behind.
+        wanted = {"name": name, "gpu": gpu or "0", "start": True, **_read_secrets(secrets)}
         one, gpu = client.post("/notebooks", wanted, key=str(uuid4())), None
+    else:
+        if secrets:
+            one = client.patch(_path(one), _read_secrets(secrets))
     ask = partial(client.post, _path(one, ":start"), {"gpu": gpu} if gpu else {}, key=str(uuid4()))
     one = _wait_until_ready(session, client, one, ask, within_s) if wait else _start_now(ask)
     _show(session, one)
@@ -183,6 +191,12 @@ def _open(session: Session, name: str, where: In) -> None:
     session.show({"url": address}, [address], [address])
     if sys.stdout.isatty():
         webbrowser.open(address)
+
+
+def _read_secrets(said: list[str] | None) -> dict[str, dict[str, str]]:
+    """Return the field of what is asked for; nothing where nothing is."""
+    parts = [text.partition(":") for text in said or []]
+    return {"secrets": {name: word.strip() or "variable" for name, _, word in parts}} if parts else {}
 
 
 def _start_now(ask: Callable[[], dict]) -> dict:

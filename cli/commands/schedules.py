@@ -60,6 +60,10 @@ OverlapOption = Annotated[
 MissedOption = Annotated[
     Missed | None, typer.Option("--missed", help="Times at which the platform was down: run once, or leave them out.")
 ]
+NotebookOption = Annotated[
+    str | None, typer.Option("--notebook", metavar="NAME", help="Start this notebook of yours, instead of a job.")
+]
+StopAt = Annotated[str | None, typer.Option("--stop-at", metavar="HH:MM", help="When the notebook stops again.")]
 Until = Annotated[
     datetime | None,
     typer.Option("--until", formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M"], help="No run after this, by this machine's clock."),
@@ -84,23 +88,31 @@ def list_schedules(
 def create_schedule(
     ctx: typer.Context,
     name: Annotated[str, typer.Argument(metavar="NAME")],
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A job file; - reads standard input.")],
     cron: Cron,
+    file: Annotated[str | None, typer.Argument(metavar="[FILE]", help="A job file; - reads standard input.")] = None,
+    notebook: NotebookOption = None,
+    stop_at: StopAt = None,
     zone: Zone = None,
     overlap: OverlapOption = None,
     missed: MissedOption = None,
     until: Until = None,
     keep: Keep = None,
 ) -> None:
-    """Make a schedule of a job file, whose code is sent as `submit` sends it.
+    """Make a schedule of a job file, whose code is sent as `submit` sends it, or of a notebook.
 
-    Such as: tessera schedules create nightly --cron '30 2 * * 1-5' job.yaml
+    Such as: tessera schedules create nightly --cron '30 2 * * 1-5' job.yaml, or tessera schedules create days --cron
+    '45 8 * * 1-5' --notebook explore --stop-at 19:30
     """
+    if (file is None) == (notebook is None):
+        raise typer.BadParameter("Name a job file, or a notebook with --notebook.")
     session: Session = ctx.obj
     client = session.client()
-    text = upload_code_of(session, client, read_job_file(file), file)
-    given = _collect(zone=zone, overlap=overlap, missed=missed, until=until, keep=keep)
-    made = client.post("/schedules", {"name": name, "job_file": text, "cron": cron, **given}, key=str(uuid4()))
+    given = _collect(
+        zone=zone, overlap=overlap, missed=missed, until=until, keep=keep, notebook=notebook, stop_at=stop_at
+    )
+    if file is not None:
+        given["job_file"] = upload_code_of(session, client, read_job_file(file), file)
+    made = client.post("/schedules", {"name": name, "cron": cron, **given}, key=str(uuid4()))
     _show(session, made)
 
 
@@ -112,6 +124,9 @@ def show_schedule(ctx: typer.Context, name: Name) -> None:
     one = find_schedule(client, name)
     runs = client.get(_path(one, "/runs"), limit=RUNS)["results"]
     lines = [_describe(one), f"cron    {one['cron']} ({one['zone']})"]
+    if one.get("notebook"):
+        stops = f", stopped at {one['stop_at']}" if one["stop_at"] else ""
+        lines.append(f"starts  {one['notebook']}{stops}")
     lines += [f"team    {one['team']}, owner {one['owner']}", f"overlap {one['overlap']}, missed {one['missed']}"]
     lines += [_describe_run(run) for run in runs]
     session.show({**one, "runs": runs}, [one["name"]], lines)
@@ -122,6 +137,8 @@ def change_schedule(
     ctx: typer.Context,
     name: Name,
     file: Annotated[str | None, typer.Option("--file", metavar="FILE", help="Another job file.")] = None,
+    notebook: NotebookOption = None,
+    stop_at: StopAt = None,
     cron: NewCron = None,
     zone: NewZone = None,
     overlap: OverlapOption = None,
@@ -133,7 +150,8 @@ def change_schedule(
     session: Session = ctx.obj
     client = session.client()
     one = find_schedule(client, name)
-    given = _collect(cron=cron, zone=zone, overlap=overlap, missed=missed, until=until, keep=keep)
+    what = {"notebook": notebook, "stop_at": stop_at}
+    given = _collect(cron=cron, zone=zone, overlap=overlap, missed=missed, until=until, keep=keep, **what)
     if file is not None:
         given["job_file"] = upload_code_of(session, client, read_job_file(file), file)
     _show(session, client.patch(_path(one), given))

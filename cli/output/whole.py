@@ -38,7 +38,8 @@ def describe_job(job: dict[str, Any], wait: dict[str, Any] | None, length: dict[
         lines.append(_clock_row("Not before", job["spec"].get("start_at"), at))
         lines.append(_clock_row("Gives up", job.get("give_up_at"), at))
         lines.append(_row("After", ", ".join(job.get("waits_for") or [])))
-    lines.append(_row("Secrets", ", ".join(job["spec"].get("secrets") or [])))
+        lines.append(_row("Still open", ", ".join(job.get("waits_for_elements") or [])))
+    lines.append(_row("Secrets", ", ".join(_list_secrets(job["spec"]))))
     if made_of := job.get("template"):
         lines.append(_row("Template", f"{made_of['name']}@{made_of['version']}"))
     lines.append(_row("Copy of", job.get("parent") or ""))
@@ -134,6 +135,13 @@ def _describe_ask(job: dict[str, Any]) -> str:
         f"pool {', '.join([job['pool'], *list_other_pools(job)])}",
     ]
     return ", ".join(filter(None, parts))
+
+
+def _list_secrets(spec: dict[str, Any]) -> list[str]:
+    """Return the names of secrets; those of a role with it."""
+    roles = (spec.get("roles") or {}).items()
+    own = [f"{name} ({role})" for role, said in roles for name in said.get("secrets") or []]
+    return [*(spec.get("secrets") or []), *own]
 
 
 def _list_addresses(job: dict[str, Any]) -> list[str]:

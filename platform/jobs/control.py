@@ -17,7 +17,7 @@ from common.locks import database_now
 from common.steady_clock import steady_now
 from events.record_and_publish import Actor, EventLine, hint, record, record_all
 from jobs.arrays.reopening import admit_element
-from jobs.dependencies.conditions import check_retry, list_open
+from jobs.dependencies.naming import check_retry, list_open
 from jobs.jobfile.spec import from_json
 from jobs.lifecycle import TaskMove, load_attempt, load_attempts, lock_job, lock_jobs, move_tasks, requeue_job
 from jobs.models import Job, Task

@@ -21,6 +21,10 @@ FIELD_MESSAGES = {
         "%(job)s has ended as %(state)s, so it never ends with “%(condition)s”. Name another job, or retry that one "
         "first."
     ),
+    "dependency_outputs_alike": _(
+        "%(job)s and %(other)s both leave outputs that would be in %(variable)s, as their names are alike. Give one of "
+        "them another name, or start after one of them."
+    ),
     "dependency_twice": _("%(job)s is named twice, with different conditions. Keep one of the two."),
     "grace_beyond_pool": _(
         "Pool %(pool)s gives a job at most %(max)s for its checkpoint, not %(got)s. Lower the grace period, or "

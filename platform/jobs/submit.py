@@ -28,11 +28,12 @@ from common.steady_clock import steady_now
 from events.record_and_publish import hint, record
 from images.catalogue import pin_image, resolve_alias
 from jobs.arrays.models import JobArray
-from jobs.dependencies.conditions import resolve_after
+from jobs.dependencies.left_outputs import keep_left
+from jobs.dependencies.naming import resolve_after
 from jobs.idempotency import find_answer, keep_answer
 from jobs.job_tokens.tokens import check_scopes
 from jobs.jobfile.main_program import ends_job_of
-from jobs.jobfile.spec import JobSpec, RoleSpec, change_data, change_images, roles_of, to_json
+from jobs.jobfile.spec import JobSpec, RoleSpec, change_data, change_images, change_secrets, roles_of, to_json
 from jobs.lifecycle import begin_attempt
 from jobs.models import WITHOUT_TIME_LIMIT, CodePack, Job, JobKind, JobQuerySet, Priority
 from jobs.notices.recipients import check_notified
@@ -183,9 +184,8 @@ class PoolChooser:
         _check_start(spec)
         spec = _with_code(self._user, spec)
         spec = change_images(spec, partial(self._resolve_image, team))
-        if spec.secrets and job is None:
-            spec = replace(spec, secrets=resolve_secrets(self._user, team, spec.secrets))
         if job is None:
+            spec = change_secrets(spec, partial(resolve_secrets, self._user, team))
             spec = change_data(spec, partial(check_volumes, team))
             spec = change_data(spec, partial(pin_data, self._user, team))
             spec = pin_environment(self._user, team, spec, containers=self._containers)
@@ -333,6 +333,8 @@ def _store(draft: Draft, kind: str, origin: Origin) -> Job:
         job.held_at, job.held_by = job.submitted_at, draft.user.username
         Job.objects.filter(pk=job.pk).update(held_at=job.held_at, held_by=job.held_by)
         record(job, "held", actor=who)
+    if spec.after and not draft.waits_for:
+        keep_left(job)
     if spec.start_at or spec.wait_max_s or draft.waits_for:
         columns = build_start_columns(spec, job.submitted_at, draft.waits_for)
         Job.objects.filter(pk=job.pk).update(waits_for=draft.waits_for, **columns)

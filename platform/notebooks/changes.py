@@ -8,16 +8,18 @@ from accounts.models import User
 from common.errors import FieldError, InvalidInput
 from common.resources import parse_gpu
 from common.text import shorten_text
+from jobs.jobfile.shapes import pointer_of, refuse
 from jobs.jobfile.spec import JobSpec
-from jobs.jobfile.values import DATA, ENV, read_environment
-from jobs.submit import choose_pool
+from jobs.jobfile.values import DATA, ENV, SECRETS, read_environment
+from jobs.submit import choose_pool, find_team
+from jobs.used_secrets.naming import resolve_secrets
 from quotas.services import get_notebook_hours
 
 NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 OTHERS_NAMES = re.compile(r"(nb|job)-[0-9]+")
 """These are ids at the SSH gateway."""
 
-CHANGES = ("name", "gpu", "cpu_milli", "memory_mib", "pool", "env", "data", "environment", "hours")
+CHANGES = ("name", "gpu", "cpu_milli", "memory_mib", "pool", "env", "secrets", "data", "environment", "hours")
 
 
 def check_notebook_name(name: str) -> str:
@@ -39,6 +41,8 @@ def apply_changes(user: User, spec: JobSpec, changes: dict[str, Any]) -> JobSpec
     if errors:
         raise InvalidInput(errors)
     changed = replace(spec, **made)
+    if made.get("secrets") or (changed.secrets and "env" in made):
+        _check_secrets(user, changed)
     if "pool" in made:  # whether it exists, with quota
         choose_pool(user=user, spec=changed, check=lambda draft: None, containers=True)
     return changed
@@ -51,6 +55,8 @@ def _read_change(user: User, key: str, value: Any) -> dict[str, Any]:
         return {"gpu": parse_gpu(value)}
     if key == "env":
         return {"env": ENV.read(value, "/env")}
+    if key == "secrets":
+        return {"secrets": SECRETS.read(value, "/secrets")}
     if key == "data":
         return {"data": DATA.read(value, "/data")}
     if key == "environment":
@@ -60,6 +66,13 @@ def _read_change(user: User, key: str, value: Any) -> dict[str, Any]:
     if key in ("cpu_milli", "memory_mib", "pool"):
         return {key: value}
     raise InvalidInput([FieldError(f"/{key}", "unknown_value", {"got": key, "allowed": list(CHANGES)})])
+
+
+def _check_secrets(user: User, spec: JobSpec) -> None:
+    """Refuse names that are variables of env too, or that nobody has set. Whose they are is found at each start."""
+    both = [name for name in spec.secrets if name in spec.env]
+    refuse([FieldError(pointer_of(["secrets", name]), "secret_in_env", {"name": name}) for name in both])
+    resolve_secrets(user, find_team(user, spec.team), spec.secrets)
 
 
 def _seconds(hours: int | None, most: int | None) -> int | None:

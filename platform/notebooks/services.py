@@ -60,13 +60,14 @@ def create_notebook(
     team: str | None = None,
     pool: str | None = None,
     env: dict | None = None,
+    secrets: dict | None = None,
     data: dict | None = None,
     environment: str | None = None,
     hours: int | None = None,
     key: str = "",
     body: bytes = b"",
 ) -> Notebook:
-    """Create a notebook. gpu: as in a job file. environment: instead of one of its own, which it may change.
+    """Create a notebook. gpu, secrets: as in a job file. environment: instead of one of its own, which it may change.
 
     hours: limit of each start. key, body: see jobs.idempotency.
 
@@ -87,6 +88,7 @@ def create_notebook(
             **sizes,
             "pool": pool,
             "env": env or {},
+            "secrets": secrets or {},
             "data": data or {},
             "environment": environment,
             "hours": hours,

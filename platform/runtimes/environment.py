@@ -71,8 +71,9 @@ def build_task_environment(
     kept = spec.environment
     venv = build_environment_variables(seen_at, read_only=kept.read_only) if kept else {}
     own = {name: value for name, value in spec.env.items() if not is_forbidden_env(name)}
+    folders = {name: os.path.join(seen_at, "work", path) for name, path in spec.work_folders.items()}
     defaults, identity = _defaults(spec, seen_at), _identity(spec, seen_at)
-    return defaults | dict(hints) | own | spec.platform_env | ports | dict(fixed) | venv | identity
+    return defaults | dict(hints) | own | spec.platform_env | folders | ports | dict(fixed) | venv | identity
 
 
 def _names(peers: tuple[Peer, ...]) -> Iterator[tuple[str, Peer]]:

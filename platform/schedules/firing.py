@@ -1,4 +1,4 @@
-"""Submit the jobs of schedules at their times: each time once, whatever is killed when.
+"""Submit the jobs of schedules, or start their notebooks, at their times: each time once, whatever is killed when.
 
 `claim_due` makes a run of each schedule that has come due and moves the schedule to its next time, in one transaction.
 `fire_next` submits the job of a run and marks the run as done, in one transaction, too: what a killed worker leaves
@@ -23,6 +23,7 @@ from jobs.states import JOB_FINAL
 from jobs.submit import Check, submit_job
 from schedules.due import find_due
 from schedules.models import Outcome, Overlap, Schedule, ScheduledRun, SuspendedWhy
+from schedules.notebook_starts import find_stop, start_until
 from schedules.services import mark_suspended, read_spec
 
 log = logging.getLogger("tessera.schedules")
@@ -83,7 +84,11 @@ def fire_next(check: Check, containers: bool, pk: int | None = None) -> Schedule
     """
     due = ScheduledRun.objects.filter(due_at__lte=database_now(), **({"pk": pk} if pk else {}))
     locked = due.select_for_update(skip_locked=True, no_key=True, of=("self", "schedule"))
-    run = locked.select_related("schedule__user", "schedule__team").order_by("due_at", "pk").first()
+    run = (
+        locked.select_related("schedule__user", "schedule__team", "schedule__notebook__job")
+        .order_by("due_at", "pk")
+        .first()
+    )
     if run is None:
         return None
     _fire(run, check, containers)
@@ -94,8 +99,11 @@ def fire_next(check: Check, containers: bool, pk: int | None = None) -> Schedule
 
 def _fire(run: ScheduledRun, check: Check, containers: bool) -> None:
     schedule, still_open = run.schedule, _list_open_jobs(run.schedule)
+    if (stop := find_stop(schedule, run.tick_at)) and stop <= database_now():
+        return _finish(run, Outcome.SKIPPED, why={"code": "stop_has_passed"})
     if still_open and schedule.overlap == Overlap.SKIP:
-        said = {"code": "still_open", "params": {"job": still_open[0].public_id}}
+        code = "notebook_open" if schedule.notebook else "still_open"
+        said = {"code": code, "params": {"job": still_open[0].public_id}}
         return _finish(run, Outcome.SKIPPED, why=said)
     try:
         with transaction.atomic():
@@ -116,18 +124,31 @@ def _fire(run: ScheduledRun, check: Check, containers: bool) -> None:
 
 def _submit(run: ScheduledRun, still_open: list[Job], check: Check, containers: bool) -> Job:
     """Submit the job, after those that are still open; they are stopped if the schedule says so."""
+    if run.schedule.notebook is not None:
+        return _start(run, check, containers)
     spec = read_spec(run.schedule)
     if still_open:
         spec = replace(spec, after={**spec.after, still_open[0].public_id: "any"})
-    key = f"{run.schedule.public_id} {run.tick_at.isoformat()}"
-    job = submit_job(user=run.schedule.user, spec=spec, check=check, containers=containers, key=key)
+    job = submit_job(user=run.schedule.user, spec=spec, check=check, containers=containers, key=_key_of(run))
     if run.schedule.overlap == Overlap.REPLACE and still_open:
         end_jobs(by=SYSTEM, jobs=still_open, reason="replaced")
     return job
 
 
+def _start(run: ScheduledRun, check: Check, containers: bool) -> Job:
+    schedule = run.schedule
+    stop = find_stop(schedule, run.tick_at)
+    return start_until(schedule, stop, database_now(), check=check, containers=containers, key=_key_of(run))
+
+
+def _key_of(run: ScheduledRun) -> str:
+    return f"{run.schedule.public_id} {run.tick_at.isoformat()}"
+
+
 def _list_open_jobs(schedule: Schedule) -> list[Job]:
-    """Return the jobs of a schedule that have not ended, newest first."""
+    """Return the jobs of a schedule that have not ended, newest first; of a notebook's its start, whoever asked."""
+    if (notebook := schedule.notebook) is not None:
+        return [notebook.job] if notebook.job and notebook.is_started else []
     return list(Job.objects.open().filter(scheduled_run__schedule=schedule).order_by("-pk"))
 
 

@@ -1,4 +1,4 @@
-"""Schedules, which submit a job at the times of a cron line, and their runs."""
+"""Schedules, which submit a job or start a notebook at the times of a cron line, and their runs."""
 
 from django.db import models
 from django.db.models import OuterRef, Q, Subquery
@@ -8,6 +8,7 @@ from django.utils.translation import gettext_lazy as _
 from accounts.models import Team, User
 from common.text import MAX_NAME
 from jobs.models import Job
+from notebooks.models import Notebook
 
 
 class Overlap(models.TextChoices):
@@ -38,7 +39,7 @@ class ScheduleQuerySet(models.QuerySet["Schedule"]):
         return self if user.sees_all else self.filter(team__memberships__user=user)
 
     def with_names(self) -> "ScheduleQuerySet":
-        return self.select_related("user", "team")
+        return self.select_related("user", "team", "notebook")
 
     def with_last_run(self) -> "ScheduleQuerySet":
         """Add last_tick_at, last_outcome and last_job_id of the newest run, null where there is none."""
@@ -48,10 +49,11 @@ class ScheduleQuerySet(models.QuerySet["Schedule"]):
 
 
 class Schedule(models.Model):
-    """A job file that is submitted for its owner at the times of a cron line.
+    """A job file that is submitted for its owner at the times of a cron line, or a notebook that is started.
 
-    cron: five fields, by the clock of `zone`. until: no run after it. keep: how many ended runs are kept. refusals: how
-    many runs in a row were refused. next_at: null while suspended, and once no time is left.
+    job_file: "" where it starts a notebook. stop_at: when that stops again, by the clock of `zone`; null: as its own
+    settings say. cron: five fields, by the same clock. until: no run after it. keep: how many ended runs are kept.
+    refusals: how many runs in a row were refused. next_at: null while suspended, and once no time is left.
     """
 
     KIND = "schedule"
@@ -59,7 +61,9 @@ class Schedule(models.Model):
     user = models.ForeignKey(User, on_delete=models.PROTECT, related_name="schedules")
     team = models.ForeignKey(Team, on_delete=models.PROTECT, related_name="schedules")
     name = models.CharField(max_length=MAX_NAME)
-    job_file = models.TextField()
+    job_file = models.TextField(blank=True)
+    notebook = models.ForeignKey(Notebook, null=True, on_delete=models.PROTECT, related_name="schedules")
+    stop_at = models.TimeField(null=True)
     cron = models.CharField(max_length=100)
     zone = models.CharField(max_length=64)
     overlap = models.CharField(max_length=8, choices=Overlap.choices, default=Overlap.SKIP)

@@ -6,6 +6,7 @@ from typing import Any
 
 from django.db import IntegrityError, transaction
 
+from accounts.credentials import find_scope_errors
 from accounts.models import User
 from accounts.permissions import require
 from accounts.time_zones import is_zone
@@ -21,12 +22,15 @@ from jobs.submit import Check, choose_pool
 from schedules.cron import check_cron
 from schedules.due import find_next
 from schedules.models import Missed, Outcome, Overlap, Schedule, ScheduledRun, SuspendedWhy
+from schedules.notebook_starts import find_own_notebook
 
 SCHEDULE_ID = re.compile(r"sch-([1-9][0-9]{0,17})")
 MOST_SCHEDULES = 200
 """Of one person."""
 MOST_KEPT = 100
-CHANGES = ("name", "job_file", "cron", "zone", "overlap", "missed", "until", "keep")
+WHAT = ("job_file", "notebook", "stop_at")
+"""What is done at each time."""
+CHANGES = ("name", *WHAT, "cron", "zone", "overlap", "missed", "until", "keep")
 TOLD = ("name", "cron", "zone", "overlap", "missed", "keep")
 """What the history tells of a change: a job file may hold private values."""
 
@@ -44,13 +48,14 @@ def find_schedule(user: User, schedule_id: str) -> Schedule:
 def create_schedule(
     *, user: User, check: Check, containers: bool, key: str = "", body: bytes = b"", **values: Any
 ) -> Schedule:
-    """Create a schedule, unless its job could never run now. values: CHANGES. check, containers: see jobs.submit.
+    """Create a schedule, unless its job could never run now. values: CHANGES, of job_file and notebook one; notebook as
+    its id or name. check, containers: see jobs.submit.
 
     Raises InvalidInput, Impossible, NameTaken, NotPermitted, QuotaExceeded.
     """
     if (done := find_answer(user=user, key=key, body=body)) is not None:
         return find_again(done)
-    made = _apply(Schedule(user=user), values, check=check, containers=containers)
+    made = _apply(Schedule(user=user), {"job_file": "", **values}, check=check, containers=containers)
     _check_token(user, made)
     try:
         with transaction.atomic():
@@ -75,7 +80,7 @@ def change_schedule(*, actor: User, schedule: Schedule, check: Check, containers
     try:
         with transaction.atomic():
             before = _lock(schedule.pk)
-            fields = [*changes, *(["team"] if "job_file" in changes else [])]
+            fields = {*changes, *(("team", *WHAT) if {"job_file", "notebook"} & changes.keys() else ())}
             Schedule.objects.filter(pk=before.pk).update(**{name: getattr(wanted, name) for name in fields})
             row = find_again(before.pk)
             if {"cron", "zone", "until"} & changes.keys() and row.suspended_at is None:
@@ -167,9 +172,10 @@ def _lock(pk: int) -> Schedule:
 def _apply(row: Schedule, values: dict[str, Any], *, check: Check, containers: bool) -> Schedule:
     """Set values on a row that is not stored. Raises InvalidInput with the errors of all fields."""
     for name, value in values.items():
-        setattr(row, name, value)
-    errors = [*_find_problems(row, values)]
-    if "job_file" in values:
+        if name != "notebook":
+            setattr(row, name, value)
+    errors = [*_find_problems(row, values), *_choose_what(row, values)]
+    if not values.get("notebook") and row.notebook is None and {"job_file", "notebook"} & values.keys():
         errors += _resolve_job(row, check=check, containers=containers)
     if errors:
         raise InvalidInput(errors)
@@ -178,6 +184,25 @@ def _apply(row: Schedule, values: dict[str, Any], *, check: Check, containers: b
     if row.next_at is None and {"until", "cron", "zone"} & values.keys():
         raise InvalidInput([FieldError("/until", "until_has_passed")])
     return row
+
+
+def _choose_what(row: Schedule, values: dict[str, Any]) -> list[FieldError]:
+    """Set what is done at each time: what is named last takes the place of the other. Return what is wrong with it."""
+    try:
+        if values.get("notebook"):
+            row.notebook = find_own_notebook(row.user, values["notebook"])
+            row.team, row.job_file = row.notebook.team, values.get("job_file", "")
+        elif "notebook" in values or values.get("job_file"):
+            row.notebook = None
+            row.stop_at = values.get("stop_at")
+    except InvalidInput as error:
+        return list(error.errors)
+    if row.notebook is None:
+        return [FieldError("/stop_at", "stop_without_notebook")] if row.stop_at else []
+    errors = [FieldError("/job_file", "job_beside_notebook")] if row.job_file else []
+    if row.overlap != Overlap.SKIP:
+        errors.append(FieldError("/overlap", "overlap_of_notebook"))
+    return errors
 
 
 def _find_problems(row: Schedule, values: dict[str, Any]) -> list[FieldError]:
@@ -208,7 +233,13 @@ def _resolve_job(row: Schedule, *, check: Check, containers: bool) -> list[Field
 
 
 def _check_token(actor: User, row: Schedule) -> None:
-    """Refuse a job with a token of its own to whoever asks by a token, which would end before the schedule does."""
+    """Refuse a job with a token of its own to whoever asks by a token, which would end before the schedule does; and a
+    notebook to whose token may start none.
+    """
+    if row.notebook is not None:
+        if errors := find_scope_errors(["notebooks:write"], "/notebook", actor.acting_token):
+            raise InvalidInput(errors)
+        return
     if actor.acting_token and _parse(row.job_file).token:
         raise InvalidInput([FieldError("/job_file/token", "token_in_schedule")])
 

@@ -5,7 +5,7 @@ from common.text import check_env_name
 
 WORDS = ("variable", "file", "own:variable", "own:file", "team:variable", "team:file")
 """What a job may want of a secret, the usual first; with whose it is once the job is accepted."""
-MOST_OF_A_JOB = 16
+MOST_OF_A_TASK = 16
 """Of the largest values, a Secret of Kubernetes and a program's environment hold no more."""
 MOST_NAME = 128
 """Letters of a name, which is the name of a file as well."""

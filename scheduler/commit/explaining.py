@@ -10,7 +10,8 @@ from django.db import connection, transaction
 
 from common.locks import database_now
 from events.record_and_publish import publish_row
-from jobs.models import Job, show_job_id
+from jobs.dependencies.conditions import show_dependency
+from jobs.models import Job
 from scheduler.commit.steps import ExplainJobs
 from scheduler.core.model.types import Refusal
 from scheduler.lease import check_epoch
@@ -170,7 +171,7 @@ def _build_reason(refusal: Refusal, held_by: str, pools: list[str]) -> dict:
 def name_pool(refusal: Refusal, pools: list[str]) -> dict:
     """Return the values of a reason's sentence; of a job that waits in several pools it names the one that it is of."""
     if refusal.reason == "dependency":
-        return {"jobs": [show_job_id(pk) for pk in refusal.params["jobs"]]}
+        return {"jobs": [show_dependency(number) for number in refusal.params["jobs"]]}
     if len(pools) < 2 or refusal.reason in IN_ALL_POOLS:
         return refusal.params
     return {**refusal.params, "in_pool": pools[0]}

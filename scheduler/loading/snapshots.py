@@ -46,6 +46,7 @@ from scheduler.loading.past_jobs import read_traits
 from scheduler.loading.predicted_lengths import JobLengths, get_max_time_s, load_lengths
 from scheduler.loading.row_cache import cached_rows, caching, match_rows, memo_for, read_change_mark
 from scheduler.loading.running_jobs import ArrayIndex, load_running
+from scheduler.loading.waited_arrays import load_waited_arrays
 
 NOTHING: Amounts = (0, 0, 0)
 
@@ -153,6 +154,7 @@ def load_world(
         "closings": closings,
         "expected_s": tuple(load_expected_length(pool.pk) for pool in pools) if closings else (),
         "contents": fetches.contents,
+        "arrays": load_waited_arrays(waiting),
     }
     snapshot = Snapshot(**arrays, **jobs_and_times, kind_names=names, typical=typical, wishes=wishes)
     rows = nodes, gpus, pools, teams, user_ids, kinds

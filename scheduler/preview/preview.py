@@ -33,6 +33,7 @@ from scheduler.core.queueing.maintenance import find_nodes_in_maintenance
 from scheduler.health.installation_checks import run_installation_checks
 from scheduler.health.platform_parts import PlatformPart, list_platform_parts
 from scheduler.loading.snapshots import World, load_present_world
+from scheduler.loading.waited_arrays import load_waited_arrays
 from scheduler.preview.draft_checks import DRAFT_JOB, build_chooser, build_waiting_jobs, check_draft
 from scheduler.preview.feasibility_cache import check_once
 from scheduler.preview.forecast_recorder import FIRST, build_forecast, load_calibration
@@ -212,6 +213,8 @@ def plan_job(user: User, spec: JobSpec, *, levers: bool = True) -> PlanAnswer:
     now = trials.now
     job = build_waiting_jobs(draft, world, now)
     plan = trials.run(job)
+    if any(number < 0 for number in job[0].after):  # arrays, for which perhaps no other job waits
+        world.snapshot.arrays = load_waited_arrays((*world.snapshot.waiting, *job))
     there = _move_first(draft, plan, world)
     seats = _seats(plan, job[0], world)
     other = None if spec.hold else _try_other_choice(there, bool(seats), trials, forecast=levers)

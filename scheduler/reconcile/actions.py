@@ -17,7 +17,7 @@ from datasets.services import find_store
 from images.logins import load_logins
 from jobs.models import Job, Task
 from jobs.states import TaskState
-from jobs.used_secrets.giving import MissingSecret, give_secrets, load_task_masks
+from jobs.used_secrets.giving import MissingSecret, give_secrets, load_task_masks, pick_secrets
 from reported_numbers.collecting import collect_ended
 from runtimes.contract.container import ContainerView
 from runtimes.contract.errors import NodeRefused, Rejected, Unavailable
@@ -152,7 +152,8 @@ def load_starts(uuids: Sequence[str], runtime: Runtime, epoch: int) -> dict[str,
             known[task.uuid.hex] = secrets
         elif secrets is not None:
             spec, team = specs[task.uuid.hex], task.job.team_id
-            known[task.uuid.hex] = replace(spec, logins=logins[team], secrets=secrets, looked_at=looked_at)
+            own = pick_secrets(secrets, task.role)
+            known[task.uuid.hex] = replace(spec, logins=logins[team], secrets=own, looked_at=looked_at)
     return known
 
 

@@ -15,6 +15,7 @@ from files.models import Volume
 from files.volumes import load_volumes
 from jobs.arrays.models import show_array_id
 from jobs.code.archive import code_file
+from jobs.dependencies.left_outputs import NOTHING_LEFT, LeftOutputs, load_left
 from jobs.job_tokens.tokens import URL
 from jobs.jobfile.main_program import build_command
 from jobs.jobfile.spec import DEFAULT_GRACE_S, JobSpec, RoleSpec, from_json, list_data, role_of
@@ -41,7 +42,7 @@ GRACE_S = 10
 @dataclass(frozen=True)
 class SpecContext:
     """Rows for specs. specs, gangs: the file and the tasks by job; numa: by task; datasets: where they lie, by how
-    specs name them; volumes: by team and name, where some job names one.
+    specs name them; volumes: by team and name, where some job names one; left: by jobs before it, by job.
     """
 
     specs: dict[int, JobSpec]
@@ -50,6 +51,7 @@ class SpecContext:
     numa: dict[UUID, tuple[int, ...]]
     datasets: dict[str, str]
     volumes: dict[int, dict[str, Volume]]
+    left: dict[int, LeftOutputs]
 
 
 def build_task_spec(task: Task) -> TaskSpec:
@@ -70,13 +72,14 @@ def build_task_specs(tasks: Sequence[Task]) -> dict[str, TaskSpec]:
     said = {pk: set(list_data(spec).values()) for pk, spec in specs.items()}
     datasets = load_dataset_keys(set().union(*said.values()))
     teams = {jobs[pk].team_id for pk, sources in said.items() if any(map(name_volume, sources))}
-    beside = SpecContext(specs, load_attempts(jobs.values()), of, load_numa(tasks), datasets, load_volumes(teams))
+    volumes, left = load_volumes(teams), load_left(jobs.values())
+    beside = SpecContext(specs, load_attempts(jobs.values()), of, load_numa(tasks), datasets, volumes, left)
     return {task.uuid.hex: _build(task, beside) for task in tasks}
 
 
 def _build(task: Task, context: SpecContext) -> TaskSpec:
     job, spec = task.job, context.specs[task.job_id]
-    role = role_of(spec, task.role)
+    role, left = role_of(spec, task.role), context.left.get(task.job_id, NOTHING_LEFT)
     assert task.node is not None  # assigned tasks have one
     return TaskSpec(
         uuid=task.uuid.hex,
@@ -110,10 +113,11 @@ def _build(task: Task, context: SpecContext) -> TaskSpec:
             **_url_env(spec),
             **_array_env(job),
         },
+        work_folders=left.variables,
         platform_url=settings.TESSERA_PUBLIC_URL if spec.token else "",
         port_map=build_port_map(task),
         environment=find_environment(task, spec, context.datasets),
-        mounts=build_mounts(task, spec, role, context.datasets, context.volumes),
+        mounts=build_mounts(task, spec, role, context.datasets, context.volumes) + left.mounts,
         checkpoint=build_checkpoint(job, spec),
         cpu_pinning=task.node.facts.get("cpu_pinning", ""),
         mps=_allows_mps(task, context.cards),

@@ -192,12 +192,14 @@ LEVER = {"field": "pool", "value": "dev", "text": "pool dev instead of train", "
 def test_why_says_what_would_help_and_does_not_while_it_watches(server, tessera, monkeypatch):
     monkeypatch.setattr("cli.following.WATCH_S", 0)
     server.on("GET /jobs/job-1", (200, QUEUED), (200, QUEUED), (200, a_job()))
-    server.on("GET /jobs/job-1/wait", (200, QUEUED["wait"] | {"start": None}))
-    server.on("GET /jobs/job-1/levers", (200, {"start": None, "levers": [LEVER, LEVER], "whole": True}))
-    assert tessera("why", "1").stdout.splitlines()[-3:] == [
+    link = {"job": "job-7", "text": "job-7 decides when it starts: no GPU is free"}
+    server.on("GET /jobs/job-1/wait", (200, QUEUED["wait"] | {"start": None, "decided_by": link}))
+    server.on("GET /jobs/job-1/levers", (200, {"job": "job-7", "start": None, "levers": [LEVER, LEVER], "whole": True}))
+    said = tessera("why", "1").stdout.splitlines()
+    assert f"  {link['text']}" in said and said[-3:] == [
         "  sooner  pool dev instead of train: now",
         "          pool dev instead of train: now",
-        "To make the first change: tessera change job-1 pool=dev",
+        "To make the first change: tessera change job-7 pool=dev",
     ]
     assert "sooner" not in tessera("why", "1", "--watch").stdout
 

@@ -42,6 +42,16 @@ def test_one_that_is_not_there_is_made(here, tessera):
     assert here.of("POST /notebooks")[0][3] == b'{"name": "fresh", "gpu": "1/4", "start": true}'
 
 
+def test_one_is_told_which_secrets_it_gets(here, tessera):
+    secrets = ["--secret", "HUB", "--secret", "KEY:file"]
+    said = {"secrets": {"HUB": "variable", "KEY": "file"}}
+    assert tessera("nb", "start", "fresh", *secrets).exit_code == 0
+    assert json.loads(here.of("POST /notebooks")[0][3]) == {"name": "fresh", "gpu": "0", "start": True, **said}
+    here.on("PATCH /notebooks/nb-5", (200, a_notebook()))
+    assert tessera("nb", "start", "explore", *secrets).stdout == "explore (nb-5) is queued.\n"
+    assert json.loads(here.of("PATCH /notebooks/nb-5")[0][3]) == said
+
+
 def test_one_is_renamed(here, tessera):
     here.on("PATCH /notebooks/nb-5", (200, a_notebook(name="lab")))
     said = tessera("nb", "rename", "explore", "lab").stdout

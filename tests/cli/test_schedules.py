@@ -5,6 +5,7 @@ import json
 import pytest
 
 from jobs.models import CodePack, Job
+from notebooks.services import create_notebook
 from schedules.models import Schedule
 from tests import make
 
@@ -30,6 +31,14 @@ def test_one_is_made_shown_changed_and_deleted(ada, file):
     assert ada("schedules", "suspend", schedule.public_id).stdout == f"nightly ({schedule.public_id}) is suspended.\n"
     assert "is active" in ada("schedules", "resume", "nightly").stdout
     assert ada("schedules", "rm", "nightly").exit_code == 0 and not Schedule.objects.exists()
+
+
+def test_one_of_a_notebook(ada, cast, file):
+    notebook = create_notebook(user=cast.ada, name="explore", gpu="0", pool="dev")
+    days = ["schedules", "create", "days", "--cron", "45 8 * * 1-5"]
+    assert ada(*days).exit_code == ada(*days, file, "--notebook", "explore").exit_code == 2
+    assert ada(*days, "--notebook", "explore", "--stop-at", "19:30").exit_code == 0
+    assert f"starts  {notebook.public_id}, stopped at 19:30" in ada("schedules", "show", "days").stdout
 
 
 def test_a_run_by_hand_says_what_came_of_it(ada, cast):

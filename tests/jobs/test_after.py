@@ -1,5 +1,6 @@
 """Jobs that start after others."""
 
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -7,6 +8,9 @@ from django.utils import timezone
 
 from common.errors import Conflict, InvalidInput
 from events.models import Event
+from jobs.arrays.making import make_due_elements
+from jobs.arrays.models import JobArray
+from jobs.arrays.services import retry_array
 from jobs.control import hold_job, retry_job, stop_job
 from jobs.dependencies import settling
 from jobs.dependencies.settling import Waiting, compare
@@ -182,3 +186,64 @@ def test_ten_thousand_in_a_chain_are_compared_at_once():
     assert compare(waiting, running) == ({}, [])
     assert compare(waiting, {**running, 1: "SUCCEEDED"}) == ({2: []}, [])
     assert compare(waiting, {**running, 1: "FAILED"}) == ({}, list(range(2, 10_001)))
+
+
+def end_elements(array: JobArray, end: Callable[[Job], None]) -> None:
+    for job in Job.objects.filter(array=array.pk, state=JobState.QUEUED):
+        end(job)
+    make_due_elements(lambda draft: None, True)
+
+
+@pytest.mark.parametrize(
+    ("condition", "ends", "state"),
+    [
+        ("success", (succeed, succeed), JobState.QUEUED),
+        ("success", (succeed, fail), JobState.CANCELLED),
+        ("failure", (succeed, fail), JobState.QUEUED),
+        ("any", (fail, fail), JobState.QUEUED),
+    ],
+)
+def test_a_whole_array_is_waited_for(cast, condition, ends, state):
+    array = make.array(cast.ada, {"lr": ["1", "2"], "at_once": 1}, name="sweep", pool="dev")
+    job = make.job(cast.ada, pool="dev", after={"sweep": condition})
+    assert job.spec["after"] == {array.public_id: condition}
+    for end in ends:  # the second element is made once the first has ended
+        assert settled(job).waits_for == [-array.pk]
+        end_elements(array, end)
+    job = settled(job)
+    assert (job.state, job.waits_for) == (state, [-array.pk] if state == JobState.CANCELLED else [])
+
+
+def test_each_element_of_an_array_starts_after_the_same_job(cast, prepare):
+    array = make.array(cast.ada, {"lr": ["1", "2", "3"], "at_once": 2}, name="sweep", pool="dev", after="prepare")
+    make_due_elements(lambda draft: None, True)
+    first, second = Job.objects.filter(array=array.pk).order_by("pk")
+    assert [settled(job).waits_for for job in (first, second)] == [[prepare.pk]] * 2
+    succeed(prepare)
+    assert [settled(job).waits_for for job in (first, second)] == [[], []]
+    end_elements(array, succeed)
+    assert Job.objects.get(array=array.pk, array_index=2).waits_for == []
+
+
+def test_an_array_after_what_has_failed_makes_no_more_and_says_why(cast, prepare):
+    array = make.array(cast.ada, {"lr": ["1", "2"], "at_once": 1}, name="sweep", pool="dev", after="prepare")
+    fail(prepare)
+    settle_dependencies()
+    make_due_elements(lambda draft: None, True)
+    array = JobArray.objects.get(pk=array.pk)
+    assert (array.state, array.why["errors"][0]["code"]) == (JobState.FAILED, "dependency_ended")
+    retry_job(actor=cast.ada, job=Job.objects.get(pk=prepare.pk))
+    retry_array(actor=cast.ada, array=array, only_failed=False)
+    make_due_elements(lambda draft: None, True)
+    assert [job.waits_for for job in Job.objects.filter(array=array.pk)] == [[prepare.pk]]
+
+
+def test_the_newest_of_a_name_is_meant_be_it_a_job_or_an_array(cast, prepare):
+    array = make.array(cast.ada, 2, name="prepare", pool="dev")
+    assert make.job(cast.ada, pool="dev", after="prepare").spec["after"] == {array.public_id: "success"}
+    newest = make.job(cast.ada, name="prepare", pool="dev")
+    assert make.job(cast.ada, pool="dev", after="prepare").spec["after"] == {newest.public_id: "success"}
+    outsider = make.user("mallory", make.team("others"))
+    make.quota(outsider.teams.get(), make.pool("dev"))
+    with pytest.raises(InvalidInput):
+        make.job(outsider, pool="dev", after=array.public_id)

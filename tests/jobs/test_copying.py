@@ -58,6 +58,8 @@ def test_a_copy_finds_anew_whose_a_secret_is(cast):
     assert parent.spec["secrets"] == {"HUB": "own:variable"}
     assert copy_file(cast.bob, parent)["secrets"] == {"HUB": "variable"}
     set_secret(actor=cast.bob, name="HUB", value="bobs-own-value")
+    of_role = make.job(cast.ada, pool="dev", roles={"head": {"run": "true", "secrets": ["HUB"]}})
+    assert copy_file(cast.bob, of_role)["roles"]["head"]["secrets"] == {"HUB": "variable"}
     assert resubmit(cast.bob, parent, exact=False).spec["secrets"] == {"HUB": "own:variable"}
 
 

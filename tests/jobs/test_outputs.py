@@ -2,13 +2,15 @@
 
 import pytest
 
-from common.errors import InvalidInput, Unavailable
-from datasets.models import DatasetOutput, DatasetVersion, VersionState
+from common.errors import Conflict, InvalidInput, Unavailable
+from datasets.models import Dataset, DatasetOutput, DatasetVersion, VersionState
 from jobs.control import retry_job
+from jobs.dependencies.settling import settle_dependencies
 from jobs.models import Job
 from jobs.outputs import outputs
 from jobs.outputs.outputs import take_outputs
 from jobs.states import TaskState
+from jobs.used_data.naming import delete_unused_version
 from runtimes.contract.task import Mount
 from runtimes.storage.areas import AreaId
 from scheduler.reconcile.task_specs import build_task_spec
@@ -37,6 +39,11 @@ def go_on(person, job: Job, words: str, state=TaskState.SUCCEEDED, reason="compl
     if words:
         make.files(person, {f"{mount.source.partition('/')[2]}/model.bin": words}, ".tessera-outputs")
     return make.end(job, state, reason, 0 if state == TaskState.SUCCEEDED else 1)
+
+
+def settled(job: Job) -> Job:
+    settle_dependencies(lambda: None)
+    return Job.objects.get(pk=job.pk)
 
 
 def finish() -> None:
@@ -137,3 +144,46 @@ def test_who_may_add_nothing_to_the_team_is_told_at_submit(cast, monkeypatch):
     with pytest.raises(InvalidInput) as refused:
         make.job(cast.ada, pool="dev", outputs=OUT)
     assert [(one.pointer, one.code) for one in refused.value.errors] == [("/outputs/out", "outputs_not_permitted")]
+
+
+def test_what_starts_after_a_job_finds_what_that_left_and_not_before_it_is_kept(cast):
+    first = make.job(cast.ada, pool="dev", name="train data", outputs=OUT)
+    then = make.job(cast.ada, pool="dev", after="train data")
+    go_on(cast.ada, first, "weights")
+    assert settled(then).waits_for == [first.pk]
+    late = make.job(cast.ada, pool="dev", after="train data")
+    assert Job.objects.get(pk=late.pk).waits_for == [first.pk]
+    finish()
+    assert settled(then).waits_for == []
+    version = DatasetVersion.objects.get()
+    (task,) = make.start(Job.objects.get(pk=then.pk))
+    spec = build_task_spec(task)
+    assert spec.work_folders == {"AFTER_TRAIN_DATA_OUTPUTS": ".after/train_data"}
+    place = AreaId("dataset", version.dataset.key)
+    assert spec.mounts == (Mount(place, "1", ".after/train_data/out", read_only=True),)
+    with pytest.raises(Conflict):  # it is used
+        delete_unused_version(actor=cast.ada, version=version)
+    Dataset.objects.update(share="private")
+    colleague = make.job(cast.bob, pool="dev", after=first.public_id)
+    (task,) = make.start(colleague)
+    assert build_task_spec(task).work_folders == {}
+
+
+def test_an_output_that_comes_to_nothing_keeps_nobody_waiting(cast):
+    first = make.job(cast.ada, pool="dev", name="train", outputs=OUT)
+    then = make.job(cast.ada, pool="dev", after="train")
+    go_on(cast.ada, first, "")
+    finish()
+    assert settled(then).waits_for == []
+
+
+def test_two_that_would_be_in_one_variable_are_refused(cast):
+    for name in ("prep-a", "prep a", "实验"):
+        make.job(cast.ada, pool="dev", name=name, outputs=OUT)
+    make.job(cast.ada, pool="dev", after=["prep-a", "实验"])
+    make.job(cast.ada, pool="dev", after={"prep-a": "success", "prep a": "failure"})  # which leaves nothing
+    with pytest.raises(InvalidInput) as refused:
+        make.job(cast.ada, pool="dev", after=["prep-a", "prep a"])
+    (error,) = refused.value.errors
+    assert (error.pointer, error.code) == ("/after", "dependency_outputs_alike")
+    assert error.params["variable"] == "AFTER_PREP_A_OUTPUTS"

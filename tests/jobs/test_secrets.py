@@ -175,6 +175,11 @@ class TestNaming:
             make.job(cast.ada, pool="dev", secrets=said)
         assert problem(refused) == told
 
+    def test_what_a_role_names_and_is_not_there_is_refused_too(self, cast):
+        with pytest.raises(InvalidInput) as refused:
+            make.job(cast.ada, pool="dev", roles={"head": {"run": "true", "secrets": ["NONE"]}})
+        assert problem(refused) == ("/roles/head/secrets/NONE", "unknown_secret")
+
     def test_a_name_is_no_variable_of_env_too(self, cast):
         with pytest.raises(InvalidInput) as refused:
             make.job(cast.ada, pool="dev", secrets=["HUB"], env={"HUB": "x"})
@@ -208,6 +213,20 @@ class TestGiving:
         assert given_to(runtime, task) == {"HUB": ("newest-one", False)}
         secret.refresh_from_db()
         assert secret.used_by_id == task.job.public_id and secret.used_at is not None
+
+    def test_a_roles_own_secrets_are_for_its_tasks_alone(self, cast, runtime, secret):
+        of_team = set_secret(actor=cast.bob, name="KEY", value="key-of-the-team", team=cast.nlp)
+        head = {"run": "true", "secrets": {"KEY": "file"}}
+        job = make.job(cast.ada, pool="dev", secrets=["HUB"], roles={"head": head, "worker": {"run": "true"}})
+        assert job.spec["roles"]["head"]["secrets"] == {"KEY": "team:file"}
+        tasks = {task.role: task for task in make.start(job, state=TaskState.ASSIGNED)}
+        assert given_to(runtime, tasks["head"]) == {"HUB": (CANARY, True), "KEY": ("key-of-the-team", False)}
+        assert given_to(runtime, tasks["worker"]) == {"HUB": (CANARY, True)}
+        assert Secret.objects.get(pk=of_team.pk).used_by_id == job.public_id
+        (mask,) = load_task_masks([tasks["worker"].uuid.hex]).values()
+        assert mask is not None and mask.cover(b"key-of-the-team", is_last=True) == b"*" * 15  # head may send it
+        with pytest.raises(Conflict):
+            delete_secret(actor=cast.bob, secret=of_team)
 
     def test_a_start_that_is_repeated_gives_the_same(self, cast, runtime, secret):
         task = placed(cast.ada, secrets=["HUB"])

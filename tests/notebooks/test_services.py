@@ -17,6 +17,8 @@ from files.file_areas import find_file_area
 from jobs.jobfile.spec import from_json
 from jobs.models import Job, JobKind, Task
 from jobs.states import TaskState
+from jobs.used_secrets.giving import give_secrets
+from jobs.used_secrets.naming import delete_secret
 from notebooks.environment import READY, environment_path
 from notebooks.job_spec import COMMAND, FIRST, JUPYTER_PORT, TABS
 from notebooks.kept_packages import build_kept_mount
@@ -36,9 +38,10 @@ from notebooks.services import (
 from notebooks.start_phases import load_usual_durations
 from notebooks.states import NotebookState, derive_state
 from notebooks.tasks import keep_time, mark_ready, sweep
-from runtimes.contract.task import Mount
+from runtimes.contract.task import Mount, TaskSecret
 from runtimes.storage.areas import AreaId, get_area_path
 from scheduler.reconcile.task_specs import build_task_spec
+from secret_store.services import set_secret
 from tests import make
 from tests.described_world import make_room
 
@@ -139,6 +142,28 @@ def test_a_notebook_may_use_an_environment_instead_which_is_pinned_at_each_start
         create_notebook(user=cast.ada, name="other", gpu="0", environment="SD train")
     other = change_notebook(actor=cast.ada, notebook=explore, environment=None)
     assert from_json(other.spec).environment is None
+
+
+def test_each_start_is_given_the_secrets_that_it_names_and_is_refused_without_them(cast):
+    """Whose they are is found at each start, as for any job."""
+    of_team = set_secret(actor=cast.bob, name="HUB", value="of-the-team-1", team=cast.nlp)
+    explore = create_notebook(user=cast.ada, name="explore", gpu="0", secrets={"HUB": "variable"})
+    job = start(explore).job
+    assert job.spec["secrets"] == {"HUB": "team:variable"}
+    given = give_secrets([job])[job.pk]
+    assert [one.secret for one in given] == [TaskSecret("HUB", "of-the-team-1")]
+    stop_notebook(actor=cast.ada, notebook=explore)
+    delete_secret(actor=cast.bob, secret=of_team)
+    with pytest.raises(InvalidInput) as refused:
+        start(explore)
+    assert [(one.pointer, one.code) for one in refused.value.errors] == [("/secrets/HUB", "unknown_secret")]
+    with pytest.raises(InvalidInput):
+        change_notebook(actor=cast.ada, notebook=explore, secrets={"NONE": "file"})
+    set_secret(actor=cast.ada, name="HUB", value="adas-own-value")
+    with pytest.raises(InvalidInput) as refused:
+        change_notebook(actor=cast.ada, notebook=explore, env={"HUB": "x"})
+    assert refused.value.errors[0].code == "secret_in_env"
+    assert start(explore).job.spec["secrets"] == {"HUB": "own:variable"}
 
 
 def test_nothing_starts_before_the_environment_is_there(cast, settings, tmp_path):

@@ -6,6 +6,7 @@ from django.db import connection
 from common.cache_server import cache_server
 from jobs.log_ingest import Piece, store_pieces
 from jobs.states import TaskState
+from notebooks.services import create_notebook
 from runtimes.contract.node import NodeView
 from runtimes.log_store import LogStore
 from scheduler.lease import acquire
@@ -55,7 +56,9 @@ def test_a_canary_in_every_field_comes_out_of_no_door(cast, caplog, tmp_path):
         api.post("secrets", {"name": "TOO_LONG", "value": CANARY * 8192}),
     ]
     assert [answer.status_code for answer in answers] == [302, 400, 201, 201, 400, 400, 400, 400, 400]
-    job = make.job(cast.bob, pool="dev", secrets={"OF_PAGE": "file", "OF_API": "variable", "OF_TEAM": "variable"})
+    of_role = {"main": {"run": "true", "secrets": {"OF_TEAM": "variable"}}}
+    job = make.job(cast.bob, pool="dev", secrets={"OF_PAGE": "file", "OF_API": "variable"}, roles=of_role)
+    notebook = create_notebook(user=cast.bob, name="explore", gpu="0", secrets={"OF_API": "variable"}).public_id
     (task,) = make.start(job, state=TaskState.ASSIGNED)
     runtime = FakeRuntime([NodeView("n1", "127.0.0.1", "boot", 16_000, 65_536, (), (), ())])
     run_actions([FencedAction(Start(task.uuid.hex, job.pk), acquire("reconcile"))], runtime)
@@ -65,6 +68,7 @@ def test_a_canary_in_every_field_comes_out_of_no_door(cast, caplog, tmp_path):
     shown = [api.get(path) for path in ("secrets", "jobs", f"jobs/{job.public_id}", f"jobs/{job.public_id}/events")]
     shown += [page.get(path) for path in (secrets, f"/jobs/new?from={job.public_id}", f"/j/{job.public_id}/")]
     shown += [page.get(f"/j/{job.public_id}/?tab={tab}") for tab in ("log", "events", "spec")]
+    shown += [page.get(f"/n/{notebook}/"), api.get("notebooks"), api.get(f"notebooks/{notebook}")]
     assert {answer.status_code for answer in shown} == {200}
     answers += [*shown, Api(make.token(make.admin())).get("audit")]
     for answer in answers:

@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 
+from jobs.arrays.making import make_due_elements
 from jobs.jobfile.parse import parse_spec
 from jobs.models import Job
 from jobs.states import JobState
@@ -46,6 +47,21 @@ def test_the_forecast_is_chained(bob):
     begun = Job.objects.get(name="first").submitted_at
     assert timedelta(hours=1) < told.p50 - begun < timedelta(hours=3)
     assert timedelta(hours=3) < answer.outlook.start.p50 - begun < timedelta(hours=7)
+
+
+def test_the_forecast_is_chained_through_an_array(bob):
+    asks = {"pool": "train", "gpu": 4, "nodes": 8, "time": "2h", "max_time": "2h"}
+    array = make.array(bob, {"lr": ["1", "2"]}, name="sweep", **asks)
+    make_due_elements(lambda draft: None, True)
+    then = make.job(bob, pool="train", gpu=1, after="sweep")
+    tasks.cycle()
+    then = Job.objects.get(pk=then.pk)
+    assert then.wait_reasons == [{"code": "dependency", "params": {"jobs": [array.public_id]}}]
+    record_forecasts()
+    waits = Forecast.objects.get(job=then).p50 - then.submitted_at
+    assert timedelta(hours=2, minutes=30) < waits < timedelta(hours=5)  # one element after the other
+    answer = plan_job(bob, parse_spec({"run": "true", "name": "plan", "pool": "train", "gpu": 1, "after": "sweep"}))
+    assert answer.outlook.start.p50 - then.submitted_at > timedelta(hours=2, minutes=30)
 
 
 @pytest.mark.parametrize("pool", ["train", None])

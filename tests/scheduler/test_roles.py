@@ -12,6 +12,7 @@ from jobs.states import JobState
 from quotas.models import Holding
 from scheduler import tasks
 from scheduler.preview.preview import check_possible
+from secret_store.services import set_secret
 from tests import make
 from tests.scheduler.test_main_job import drive
 
@@ -94,16 +95,20 @@ def test_a_main_program_runs_beside_the_first_task_of_a_role(local, ada, then, l
     assert (said_by(local, job, "head", 0), said_by(local, job, "head", 1)) == ("main 0\n", "")
 
 
-def test_a_role_has_data_and_a_directory_of_its_own_beside_the_jobs(local, ada):
+def test_a_role_has_data_a_directory_and_secrets_of_its_own_beside_the_jobs(local, ada):
+    for name in ("ALL", "OWN"):
+        set_secret(actor=ada, name=name, value="c4nary-f00d")
+    sizes = "echo ${#ALL} ${#OWN}"
     where = 'cat ../shared/f ../own/f 2>/dev/null || cat shared/f own/f 2>/dev/null; basename "$PWD"'
     fill = "mkdir -p ~/a ~/b; echo a > ~/a/f; echo b > ~/b/f"
     assert drive(make.job(ada, check=check_possible, run=fill, **SMALL), *END).state == JobState.SUCCEEDED
-    head = {"run": where, "workdir": "src", "data": {"own": "home:b:ro"}}
-    said = {"data": {"shared": "home:a:ro", "src": "home:c"}, "roles": roles(head=head, worker={"run": "ls"})}
-    job = drive(make.job(ada, check=check_possible, **said), *END)
+    head = {"run": f"{where}; {sizes}", "workdir": "src", "data": {"own": "home:b:ro"}, "secrets": ["OWN"]}
+    said = {"data": {"shared": "home:a:ro", "src": "home:c"}, "secrets": ["ALL"]}
+    both = roles(head=head, worker={"run": f"ls; {sizes}"})
+    job = drive(make.job(ada, check=check_possible, roles=both, **said), *END)
     assert job.state == JobState.SUCCEEDED, [task.detail for task in job.newest_tasks]
-    assert said_by(local, job, "head", 0).split() == ["a", "b", "src"]
-    assert said_by(local, job, "worker", 1).split() == ["shared", "src"]
+    assert said_by(local, job, "head", 0).split() == ["a", "b", "src", "11", "11"]
+    assert said_by(local, job, "worker", 1).split() == ["shared", "src", "11", "0"]
 
 
 def test_a_worker_that_fails_fails_the_job_before_the_head_is_done(local, ada):

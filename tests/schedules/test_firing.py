@@ -1,7 +1,7 @@
 """Schedules submit their jobs: each time once, over outages, overlaps, refusals and killed workers."""
 
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from itertools import count
 from threading import Barrier
 
@@ -10,11 +10,12 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from accounts.models import Membership, User
-from common.errors import Unavailable
+from common.errors import InvalidInput, Unavailable
 from config.celery import app
 from events.models import Event, Notice
 from jobs.models import IdempotencyKey, Job
 from jobs.states import JobState
+from notebooks.services import create_notebook, stop_notebook
 from portal.schedules.run_words import describe_why
 from portal.wording.notices import view_notice
 from quotas.models import Quota
@@ -25,6 +26,7 @@ from schedules.firing import MOST_REFUSALS, TRIED_FOR, claim_due, fire_next
 from schedules.models import Missed, Outcome, Overlap, Schedule, ScheduledRun
 from schedules.services import ask_for_run, change_schedule, delete_schedule, resume_schedule, suspend_schedule
 from tests import make
+from tests.described_world import make_room
 from tests.schedules.conftest import FILE, NOON, fire, new_schedule
 
 pytestmark = pytest.mark.django_db
@@ -50,6 +52,44 @@ def test_a_job_is_submitted_at_its_time_and_never_twice(cast, clock):
     assert (run.tick_at, run.outcome, run.due_at) == (NIGHT, Outcome.SUBMITTED, None)
     assert (run.job.user, run.job.team, run.job.name) == (cast.ada, cast.nlp, "nightly")
     assert Schedule.objects.get().next_at == NIGHT + DAY
+
+
+def test_a_notebook_is_started_at_its_time_and_stops_by_the_clock_on_the_wall(cast, clock, settings, tmp_path):
+    make_room(settings, tmp_path)
+    notebook = create_notebook(user=cast.ada, name="explore", gpu="0", pool="dev")
+    days = {"cron": "45 8 * * *", "zone": "Asia/Shanghai", "stop_at": time(19, 30)}
+    schedule = make.schedule(cast.ada, job_file="", notebook="explore", **days)
+    morning, evening = datetime(2027, 5, 4, 0, 45, tzinfo=UTC), datetime(2027, 5, 4, 11, 30, tzinfo=UTC)
+    clock(morning)
+    fire()
+    (run,) = runs_of(schedule)
+    notebook.refresh_from_db()
+    assert (run.outcome, run.job, notebook.stops_at) == (Outcome.SUBMITTED, notebook.job, evening)
+    assert notebook.job.give_up_at == evening  # who waits all day starts no more
+    clock(morning + DAY)
+    fire()  # it is open still
+    assert (outcomes(schedule)[1], runs_of(schedule)[1].why["code"]) == (Outcome.SKIPPED, "notebook_open")
+    assert notebook.job.public_id in describe_why(runs_of(schedule)[1])
+    stop_notebook(actor=cast.ada, notebook=notebook)
+    clock(evening + 2 * DAY + MINUTE)  # the platform was down all day
+    fire()
+    assert runs_of(schedule)[2].why == {"code": "stop_has_passed"}
+    schedule = change_schedule(actor=cast.ada, schedule=schedule, check=check_possible, containers=True, job_file=FILE)
+    assert (schedule.notebook, schedule.stop_at, schedule.job_file) == (None, None, FILE)
+
+
+def test_what_cannot_be_of_a_notebook_is_refused_by_field(cast):
+    create_notebook(user=cast.bob, name="bobs", gpu="0", pool="dev")
+    create_notebook(user=cast.ada, name="own", gpu="0", pool="dev")
+    for values, told in (
+        ({"notebook": "bobs", "job_file": ""}, ("/notebook", "unknown_notebook")),
+        ({"notebook": "own"}, ("/job_file", "job_beside_notebook")),
+        ({"notebook": "own", "job_file": "", "overlap": "queue"}, ("/overlap", "overlap_of_notebook")),
+        ({"stop_at": time(19, 30)}, ("/stop_at", "stop_without_notebook")),
+    ):
+        with pytest.raises(InvalidInput) as refused:
+            make.schedule(cast.ada, **values)
+        assert [(one.pointer, one.code) for one in refused.value.errors] == [told]
 
 
 def test_the_task_of_the_beat_fires_them(cast):

@@ -125,6 +125,8 @@ def _wait_lines(job: dict, wait: dict | None) -> list[str]:
     if start := wait.get("start"):
         lines.append(f"It will start: {start['text']}.")
     lines += format_reasons(wait["reasons"])
+    if link := wait.get("decided_by"):
+        lines.append(f"  {link['text']}")
     if looked := parse_time(wait["as_of"]):
         lines.append(f"as of {looked.astimezone():%H:%M:%S}")
     return lines
@@ -176,7 +178,8 @@ def _load_suggestions(client: Client, job_id: str) -> list[str]:
         answer = client.get(job_path(job_id, "/levers"))
     except Refused:
         return []
-    return [*format_suggestions(answer), *(_describe_change(job_id, lever) for lever in answer["levers"][:1])]
+    whose = answer.get("job") or job_id  # of a chain it is the link that decides
+    return [*format_suggestions(answer), *(_describe_change(whose, lever) for lever in answer["levers"][:1])]
 
 
 def _describe_change(job_id: str, lever: dict) -> str:

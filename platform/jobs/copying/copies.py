@@ -26,8 +26,9 @@ def copy_file(user: User, job: Job | JobArray) -> dict:
     data.pop("hold", None)
     if job.user_id != user.pk:
         data.pop("token", None)
-    if "secrets" in data:
-        data["secrets"] = {name: split_wish(wish)[1] for name, wish in data["secrets"].items()}
+    for each in (data, *data.get("roles", {}).values()):
+        if "secrets" in each:
+            each["secrets"] = {name: split_wish(wish)[1] for name, wish in each["secrets"].items()}
     if not may(user, "job.submit", job.team):
         data.pop("team", None)
     if not CodePack.objects.filter(user=user, digest=data.get("code", "")).exists():

@@ -8,8 +8,10 @@ from django.db import transaction
 from common.locks import lock_rows
 from common.steady_clock import steady_now
 from events.record_and_publish import SYSTEM, record
+from jobs.arrays.models import JobArray
 from jobs.control import end_jobs
 from jobs.dependencies.conditions import is_never, number_conditions
+from jobs.dependencies.left_outputs import find_unkept, keep_left
 from jobs.jobfile.spec import from_json
 from jobs.models import Job
 from jobs.states import JOB_FINAL, JobState
@@ -20,7 +22,7 @@ FAILED = "dependency_failed"
 
 
 class Waiting(NamedTuple):
-    """What a job waits for: the open ones of its conditions, {job: condition}."""
+    """What a job waits for: the open ones of its conditions, {job or array by its number: condition}."""
 
     open: list[int]
     conditions: Mapping[int, str]
@@ -38,6 +40,11 @@ def settle_dependencies(check_leader: Callable[[], None]) -> bool:
     named = {other for one in waiting.values() for other in one.open}
     states = dict.fromkeys(named, JobState.CANCELLED.value)  # one whose records are gone cannot succeed
     states |= dict(Job.objects.filter(pk__in=named).values_list("pk", "state"))
+    if arrays := [-number for number in named if number < 0]:
+        states |= {-row.pk: row.state for row in JobArray.objects.filter(pk__in=arrays)}
+    succeeded = [pk for pk, state in states.items() if state == JobState.SUCCEEDED]
+    for pk in find_unkept(succeeded) if succeeded else ():
+        del states[pk]  # what it leaves is not there yet
     left, never = compare(waiting, states)
     touched = [*never, *left][:MOST_AT_ONCE]  # first those whose end lets others go on
     if touched:
@@ -79,4 +86,5 @@ def _go_on(job: Job, left: list[int]) -> None:
     begins = {} if left else build_start_columns(from_json(job.spec), steady_now())
     Job.objects.filter(pk=job.pk).update(waits_for=left, **begins)
     if not left:
+        keep_left(job)
         record(job, "dependencies_met", actor=SYSTEM, params={"jobs": list(job.spec["after"])})

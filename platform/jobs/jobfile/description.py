@@ -187,6 +187,7 @@ ROLE = Keys(
         Field("image", IMAGE, "A container image of the role's own.", "the job's", examples=("ray",)),
         Field("workdir", WORKDIR, "The directory in which its tasks start, below the code.", "the job's"),
         Field("env", ENV, "Variables of the role's tasks, beside those of the job.", "none"),
+        Field("secrets", SECRETS, "Secrets of the role's tasks, beside those of the job.", "none"),
         Field("data", DATA, "Folders of the role's tasks, beside those of the job.", "none"),
         _PORTS,
         Field(
@@ -203,7 +204,7 @@ ROLE = Keys(
             "The job is done once any or all of these tasks succeeded.",
             "once all tasks of the job did",
         ),
-        *_later("code", "secrets", "place"),
+        *_later("code", "place"),
     )
 )
 JOB = Keys(
@@ -312,9 +313,9 @@ JOB = Keys(
         Field(
             "after",
             AFTER,
-            "Jobs that end before it starts, by id or by the name of your newest, with the end that each must come to.",
+            "Jobs and arrays that end before it starts, by id or by the name of your newest, with the end of each.",
             "none",
-            examples=("prepare", ["job-12", "job-13"], {"job-12": "any"}),
+            examples=("prepare", ["job-12", "arr-9"], {"job-12": "any"}),
         ),
         _PORTS,
         Field("tensorboard", DIRECTORY, "The directory of TensorBoard's event files.", "none", examples=("runs",)),

@@ -10,6 +10,7 @@ from datasets.naming import is_environment_name
 from jobs.jobfile.description import JOB, NOT_IN_SERVICE, NOT_WITH_ROLES
 from jobs.jobfile.shapes import pointer_of, refuse
 from jobs.jobfile.spec import JobSpec, RoleSpec, to_json
+from secret_store.names import MOST_OF_A_TASK
 
 MAX_ERRORS = 50  # in one answer
 DERIVED_NAME = 40  # characters
@@ -95,7 +96,7 @@ def _check_together(data: dict, found: dict) -> list[FieldError]:
         wrong += [
             FieldError(pointer_of(["roles", name, of, key]), "given_twice", {"key": key, "other": key})
             for name, role in found.get("roles", {}).items()
-            for of in ("env", "data")
+            for of in ("env", "secrets", "data")
             for key in role.get(of, {})
             if key in found.get(of, {})
         ]
@@ -105,8 +106,7 @@ def _check_together(data: dict, found: dict) -> list[FieldError]:
     elif data.get("run") is None:
         wrong.append(FieldError("/run", "required"))
     set_in_env = {name for each in (found, *found.get("roles", {}).values()) for name in each.get("env", {})}
-    both = [name for name in found.get("secrets", {}) if name in set_in_env]
-    wrong += [FieldError(pointer_of(["secrets", name]), "secret_in_env", {"name": name}) for name in both]
+    wrong += _check_secrets(found, set_in_env)
     wrong += _check_array(found, set_in_env)
     wrong += _check_outputs(found)
     wrong += _check_service(data, found)
@@ -117,11 +117,31 @@ def _check_together(data: dict, found: dict) -> list[FieldError]:
     return wrong
 
 
+def _check_secrets(found: dict, set_in_env: set[str]) -> list[FieldError]:
+    """Refuse a name that is a variable of env for the same tasks, and more secrets than a task can have."""
+    of_all, roles = found.get("secrets", {}), found.get("roles", {})
+    both = [["secrets", name] for name in of_all if name in set_in_env]
+    both += [
+        ["roles", role, "secrets", name]
+        for role, said in roles.items()
+        for name in said.get("secrets", {})
+        if name in found.get("env", {}) or name in said.get("env", {})
+    ]
+    wrong = [FieldError(pointer_of(path), "secret_in_env", {"name": path[-1]}) for path in both]
+    counts = {role: len(said["secrets"]) + len(of_all) for role, said in roles.items() if said.get("secrets")}
+    return wrong + [
+        FieldError(pointer_of(["roles", role, "secrets"]), "too_many", {"max": MOST_OF_A_TASK, "got": count})
+        for role, count in counts.items()
+        if count > MOST_OF_A_TASK
+    ]
+
+
 def _check_array(found: dict, set_in_env: set[str]) -> list[FieldError]:
     array = found.get("array")
     if array is None:
         return []
-    elsewhere = [(name, "env") for name in set_in_env] + [(name, "secrets") for name in found.get("secrets", {})]
+    secrets = {name for each in (found, *found.get("roles", {}).values()) for name in each.get("secrets", {})}
+    elsewhere = [(name, "env") for name in set_in_env] + [(name, "secrets") for name in secrets]
     wrong = [
         FieldError(pointer_of(["array", name]), "array_name_twice", {"name": name, "key": key})
         for name, key in sorted(elsewhere)

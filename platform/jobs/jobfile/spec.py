@@ -73,7 +73,7 @@ class MainProgram:
 class RoleSpec:
     """One role's tasks.
 
-    image, workdir: instead of the job's; None is the job's. data: beside the job's.
+    image, workdir: instead of the job's; None is the job's. secrets, data: beside the job's.
     ends_job: the job is done once "any" or "all" of them succeeded; "" once all tasks of the job did.
     """
 
@@ -88,6 +88,7 @@ class RoleSpec:
     image: str | None = None
     workdir: str | None = None
     env: dict[str, str] = field(default_factory=dict)
+    secrets: dict[str, str] = field(default_factory=dict)
     data: dict[str, str] = field(default_factory=dict)
     ports: tuple[int, ...] = ()
     ends_job: str = ""
@@ -240,6 +241,11 @@ def change_data(spec: JobSpec, change: Callable[[dict[str, str], str], dict[str,
     return _change_each(spec, "data", change)
 
 
+def change_secrets(spec: JobSpec, change: Callable[[dict[str, str], str], dict[str, str]]) -> JobSpec:
+    """Return the spec with all that it says of secrets as `change` returns it; see `change_data`."""
+    return _change_each(spec, "secrets", change)
+
+
 def list_data(spec: JobSpec) -> dict[str, str]:
     """Return all that the spec says of data and its environment, {where the file has it: source}."""
     said = [(["data"], spec.data), *((["roles", role.name, "data"], role.data) for role in spec.roles)]
@@ -282,6 +288,7 @@ def _role_json(role: RoleSpec) -> dict:
     own = {
         "image": role.image,
         "workdir": role.workdir,
+        "secrets": dict(role.secrets) or None,
         "data": dict(role.data) or None,
         "ends_job": role.ends_job or None,
     }
@@ -308,6 +315,7 @@ def _role(name: str, said: dict, stored: dict) -> RoleSpec:
         image=said.get("image"),
         workdir=said.get("workdir"),
         env=dict(said.get("env", {})),
+        secrets=dict(said.get("secrets", {})),
         data=dict(said.get("data", {})),
         ends_job=said.get("ends_job", ""),
     )

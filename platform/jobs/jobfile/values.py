@@ -45,7 +45,7 @@ from jobs.jobfile.shapes import (
     read_text,
     refuse,
 )
-from secret_store.names import MOST_OF_A_JOB, check_secret_name
+from secret_store.names import MOST_OF_A_TASK, check_secret_name
 from secret_store.names import WORDS as SECRET_WORDS
 
 MAX_IMAGE = 512
@@ -456,7 +456,7 @@ class Roles(Map):
 
 
 AFTER = Words(read_name, ("success", "failure", "any"), most=100)
-SECRETS = Words(check_secret_name, SECRET_WORDS, most=MOST_OF_A_JOB)
+SECRETS = Words(check_secret_name, SECRET_WORDS, most=MOST_OF_A_TASK)
 ENV = Map(
     name=_text(check_env_name, _RESERVED + ENV_NAME.pattern, MAX_ENV_NAME),
     value=_text(read_env_value, r"[^\u0000]*", MAX_ENV_VALUE_BYTES, ["string", "integer", "null"]),

@@ -1,8 +1,10 @@
 """The secrets that a job names (`secrets` in the job file): resolved when it is submitted, kept from being deleted."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from django.db import transaction
+from django.db.models import Q
 
 from accounts.models import Team, User
 from common.errors import Conflict, FieldError, InvalidInput
@@ -15,8 +17,11 @@ from secret_store.models import Secret
 from secret_store.services import remove_secret
 
 
-def resolve_secrets(user: User, team: Team, asked: Mapping[str, str]) -> dict[str, str]:
-    """Return what is wanted of each secret with whose it is: one's own goes before the team's. Raises InvalidInput."""
+def resolve_secrets(user: User, team: Team, asked: Mapping[str, str], pointer: str = "/secrets") -> dict[str, str]:
+    """Return what is wanted of each secret with whose it is: one's own goes before the team's. Raises InvalidInput.
+
+    pointer: where they are asked for.
+    """
     rows = Secret.objects.filter(name__in=asked).values_list("name", "user_id", "team_id")
     known = {(name, "own") for name, user_id, _ in rows if user_id == user.pk}
     known |= {(name, "team") for name, _, team_id in rows if team_id == team.pk}
@@ -28,10 +33,16 @@ def resolve_secrets(user: User, team: Team, asked: Mapping[str, str]) -> dict[st
             found[name] = f"{owner}:{kind}"
         else:
             said = {"name": name, "team": team.name}
-            errors.append(FieldError(pointer_of(["secrets", name]), _name_problem(whose), said))
+            errors.append(FieldError(pointer + pointer_of([name]), _name_problem(whose), said))
     if errors:
         raise InvalidInput(errors)
     return found
+
+
+def list_wishes(spec: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """Return what a job's stored spec wants of secrets: {role: {name: wish}}; "" for what all its tasks get."""
+    roles = {name: role.get("secrets") for name, role in spec.get("roles", {}).items()}
+    return {role: wishes for role, wishes in {"": spec.get("secrets"), **roles}.items() if wishes}
 
 
 def split_wish(wish: str) -> tuple[str, str]:
@@ -53,8 +64,14 @@ def list_open_users(secret: Secret) -> list[Job]:
     """Return the jobs that name the secret and have yet to end, oldest first."""
     whose = "team" if secret.team_id else "own"
     owned = Job.objects.filter(**({"team": secret.team} if secret.team else {"user": secret.user}))
-    open_jobs = owned.exclude(state__in=JOB_FINAL).filter(spec__secrets__has_key=secret.name)
-    return [job for job in open_jobs.order_by("pk") if split_wish(job.spec["secrets"][secret.name])[0] == whose]
+    named = Q(spec__secrets__has_key=secret.name) | Q(spec__has_key="roles")
+    open_jobs = owned.exclude(state__in=JOB_FINAL).filter(named).order_by("pk")
+    return [job for job in open_jobs if _names(job, secret.name, whose)]
+
+
+def _names(job: Job, name: str, whose: str) -> bool:
+    wishes = [wishes[name] for wishes in list_wishes(job.spec).values() if name in wishes]
+    return any(split_wish(wish)[0] == whose for wish in wishes)
 
 
 def _name_problem(whose: str) -> str:

@@ -74,6 +74,7 @@ class TaskSpec:
 
     label: for people ("job-412 main.0"). epoch: of the scheduler. run: shell text. workdir: absolute, or relative to
     the code. code_path: a .tar.gz here. env: the user's, without `is_forbidden_env`. platform_env: overrides env.
+    work_folders: variables with folders below the top of the code, by their paths there.
     platform_url: of the platform's web server, which a task with a token reaches wherever it is, "" for others.
     shm_mib: size of /dev/shm, None for all of its memory. numa: near which NUMA node cores and memory should be, for
     each card, or for each core of a task without cards; () is anywhere. peers: the gang by rank; the first is master.
@@ -112,6 +113,7 @@ class TaskSpec:
     secrets: tuple[TaskSecret, ...] = ()
     cpu_overcommit_percent: int = 100
     platform_env: dict[str, str] = field(default_factory=dict)
+    work_folders: dict[str, str] = field(default_factory=dict)
     platform_url: str = ""
     port_map: dict[int, int] = field(default_factory=dict)
     mounts: tuple[Mount, ...] = ()

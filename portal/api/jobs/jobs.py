@@ -39,9 +39,19 @@ from portal.api.http.lists import (
 )
 from portal.api.http.problems import problem
 from portal.api.jobs.array_shapes import ArrayDetailShape, show_array
-from portal.api.jobs.shapes import EventShape, JobShape, TaskShape, WaitAnswer, show_length, show_start, show_wait
+from portal.api.jobs.shapes import (
+    EventShape,
+    JobDetailShape,
+    JobShape,
+    TaskShape,
+    WaitAnswer,
+    show_length,
+    show_start,
+    show_wait,
+)
 from portal.api.schema import JOB_CHANGE, JOB_FILE, Problem
 from portal.api.view import ApiView, read_query
+from portal.chains.deciding_link import find_deciding_link
 from scheduler.preview.preview import check_possible
 from scheduler.preview.runtime_capabilities import runtime_has_containers, runtime_resizes
 from scheduler.preview.stored_forecasts import load_forecasts, load_told_lengths
@@ -132,10 +142,10 @@ class JobDetail(ApiView):
     refusals = {"PATCH": ("409", "422")}
     rates = {"PATCH": ("submits",)}
 
-    @extend_schema(responses=JobShape)
+    @extend_schema(responses=JobDetailShape)
     def get(self, request: Request, job_id: str) -> Response:
         """Show a job with the tasks of its newest attempt."""
-        return Response(JobShape(find_job(request, job_id)).data)
+        return Response(JobDetailShape(find_job(request, job_id)).data)
 
     @extend_schema(request={JSON: JOB_CHANGE}, responses=JobShape)
     def patch(self, request: Request, job_id: str) -> Response:
@@ -312,10 +322,12 @@ class JobWait(ApiView):
         job = find_job(request, job_id)
         length = show_length(load_told_lengths([job]).get(job.pk), own=job.user_id == request.user.pk)
         if job.state != JobState.QUEUED:
-            nowhere = dict.fromkeys(("position", "of", "as_of", "start")) | {"reasons": [], "places": []}
+            nowhere = dict.fromkeys(("position", "of", "as_of", "start", "decided_by")) | {"reasons": [], "places": []}
             return Response(show_wait(job) | nowhere | {"length": length})
         start = show_start(load_forecasts([job]).get(job.pk))
-        return Response({**show_wait(job), "start": start, "length": length})
+        link = find_deciding_link(request.user, job)
+        decided_by = {"job": link.job.public_id, "text": link.words} if link else None
+        return Response({**show_wait(job), "start": start, "length": length, "decided_by": decided_by})
 
 
 class JobTasks(ApiView):

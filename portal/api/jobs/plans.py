@@ -8,7 +8,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from accounts.permissions import require
+from accounts.permissions import may, require
 from jobs.arrays.estimate import plan_duration_s
 from jobs.arrays.models import USUAL_AT_ONCE
 from jobs.changing import read_change_value
@@ -23,6 +23,7 @@ from portal.api.jobs.jobs import BODY, find_job
 from portal.api.jobs.shapes import StartRange, show_start
 from portal.api.schema import Problem
 from portal.api.view import ApiView
+from portal.chains.deciding_link import find_deciding_link
 from portal.wording.plans import (
     describe_array,
     describe_borrowing,
@@ -77,6 +78,12 @@ class LeversAnswer(serializers.Serializer):
     start = StartRange(allow_null=True)
     levers = Lever(many=True)
     whole = serializers.BooleanField()
+
+
+class JobLeversAnswer(LeversAnswer):
+    """job: whose start these are about: the job's own, or that of the job before it that decides."""
+
+    job = serializers.CharField()
 
 
 class OtherChoiceShape(serializers.Serializer):
@@ -149,12 +156,19 @@ class JobLevers(ApiView):
     operations = {"GET": "get_levers"}
     rates = {"GET": ("plans",)}
 
-    @extend_schema(responses=LeversAnswer)
+    @extend_schema(responses=JobLeversAnswer)
     def get(self, request: Request, job_id: str) -> Response:
-        """Show when one's own waiting job will start, and what would help. Computed at each call."""
+        """Show when one's own waiting job will start, and what would help. Computed at each call.
+
+        Of one that starts after others it is told of the job that decides, if that is one's own, too.
+        """
         job = find_job(request, job_id)
         require(request.user, "job.levers", job.team, job.user_id)
-        return Response(show_outlook(forecast_job(job) if job.state == JobState.QUEUED else JobForecast()))
+        link = find_deciding_link(request.user, job)
+        if link and may(request.user, "job.levers", link.job.team, link.job.user_id):
+            job = link.job
+        outlook = forecast_job(job) if job.state == JobState.QUEUED else JobForecast()
+        return Response({"job": job.public_id, **show_outlook(outlook)})
 
 
 def show_plan(answer: PlanAnswer, request: Request) -> dict[str, Any]:

@@ -9,6 +9,8 @@ from rest_framework import serializers
 from common.resources import show_cpu, show_duration, show_memory
 from events.models import Event
 from jobs.arrays.models import show_array_id
+from jobs.dependencies.conditions import show_dependency
+from jobs.dependencies.open_elements import list_open_elements
 from jobs.jobfile.description import ENDS_JOB
 from jobs.models import Job, Priority, Task, may_be_stopped, show_job_id
 from jobs.reason_messages import UNEXPLAINED, describe_end, describe_resize_refusal
@@ -168,8 +170,17 @@ class LengthShape(serializers.Serializer):
     text = serializers.CharField()
 
 
+class DecidingLinkShape(serializers.Serializer):
+    """job: which of the jobs that it waits for, directly or through others, decides when it starts. text: in words."""
+
+    job = serializers.CharField()
+    text = serializers.CharField()
+
+
 class WaitAnswer(Wait):
-    """start, length: null if unknown. length: also of a job that runs."""
+    """start, length: null if unknown. length: also of a job that runs. decided_by: null unless it waits for others."""
+
+    decided_by = DecidingLinkShape(allow_null=True)
 
     start = StartRange(allow_null=True)
     length = LengthShape(allow_null=True)
@@ -208,9 +219,9 @@ class JobShape(serializers.Serializer):
     pool: where it runs or ran; while it waits where it is to start first. pools: all where it waits, as preferred.
     reason: why it ended. wait: while it waits. spec: the canonical job file. tasks: of the newest attempt.
     preemptible: whether it may be stopped for other teams, where it runs or in the first of the pools; spec has null
-    where the pool said so at the submit. waits_for: jobs of its `after` that have yet to end. template: of which it was
-    made, with the values of its parameters. parent: the job that it is a copy of. array, index: of which array it is
-    which element.
+    where the pool said so at the submit. waits_for: jobs and arrays of its `after` that have yet to end. template: of
+    which it was made, with the values of its parameters. parent: the job that it is a copy of. array, index: of which
+    array it is which element.
     """
 
     id = serializers.CharField(source="public_id")
@@ -288,7 +299,7 @@ class JobShape(serializers.Serializer):
         return moment(expected_end(job))
 
     def get_waits_for(self, job: Job) -> list[str]:
-        return [show_job_id(pk) for pk in job.waits_for]
+        return [show_dependency(number) for number in job.waits_for]
 
     @extend_schema_field(serializers.CharField(allow_null=True))
     def get_parent(self, job: Job) -> str | None:
@@ -320,6 +331,15 @@ class JobShape(serializers.Serializer):
             "self": full_url("api-job", job_id=job.public_id),
             "html": full_url("job", job_id=job.public_id),
         }
+
+
+class JobDetailShape(JobShape):
+    """waits_for_elements: the first elements that are open of the arrays that it waits for."""
+
+    waits_for_elements = serializers.SerializerMethodField()
+
+    def get_waits_for_elements(self, job: Job) -> list[str]:
+        return list_open_elements(job.waits_for)
 
 
 def show_role(role: dict) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from notebooks.models import Notebook
 from notebooks.start_phases import load_start_phases
 from notebooks.states import NotebookState
 from portal.api.http.fields import one_of
+from secret_store.names import WORDS as SECRET_WORDS
 
 
 class PhaseShape(serializers.Serializer):
@@ -56,8 +57,8 @@ class NotebookWhole(NotebookShape):
 
 
 class Settings(serializers.Serializer):
-    """gpu, environment: as in a job file; without one it keeps packages of its own. hours: of each start, null = as the
-    limit allows.
+    """gpu, secrets, environment: as in a job file; without an environment it keeps packages of its own. hours: of each
+    start, null = as the limit allows.
     """
 
     gpu = serializers.CharField(max_length=100, required=False)
@@ -65,6 +66,7 @@ class Settings(serializers.Serializer):
     memory_mib = serializers.IntegerField(min_value=1, max_value=10**8, required=False, allow_null=True)
     pool = serializers.CharField(max_length=64, required=False, allow_null=True)
     env = serializers.DictField(required=False)
+    secrets = serializers.DictField(child=serializers.ChoiceField(SECRET_WORDS), required=False)
     data = serializers.DictField(required=False)  # type: ignore[assignment]
     environment = serializers.CharField(max_length=200, required=False, allow_null=True)
     hours = serializers.IntegerField(min_value=1, max_value=10_000, required=False, allow_null=True)

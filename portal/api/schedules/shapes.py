@@ -27,7 +27,8 @@ class LastRun(serializers.Serializer):
 
 
 class ScheduleShape(serializers.Serializer):
-    """A job file that is submitted for its owner at the times of a cron line, by the clock of `zone`.
+    """A job file that is submitted for its owner at the times of a cron line, by the clock of `zone`; or, where that is
+    empty, a notebook that is started. stop_at: when that stops again by the same clock; null: as its settings say.
 
     state: ended once no time is left. overlap: what a run does while the job of an earlier one is open. missed: what is
     done for times at which the platform was down. suspended_why: by_hand, or refused: too often in a row. keep: how
@@ -39,7 +40,9 @@ class ScheduleShape(serializers.Serializer):
     team = serializers.CharField(source="team.name")
     owner = serializers.CharField(source="user.username")
     state = serializers.SerializerMethodField()
-    job_file = serializers.CharField()
+    job_file = serializers.CharField(allow_blank=True)
+    notebook = serializers.SerializerMethodField()
+    stop_at = serializers.TimeField(format="%H:%M", allow_null=True)
     cron = serializers.CharField()
     zone = serializers.CharField()
     overlap = serializers.ChoiceField(Overlap.choices)
@@ -56,6 +59,10 @@ class ScheduleShape(serializers.Serializer):
     @extend_schema_field(one_of(STATES))
     def get_state(self, row: Schedule) -> str:
         return row.state
+
+    @extend_schema_field(serializers.CharField(allow_null=True))
+    def get_notebook(self, row: Schedule) -> str | None:
+        return f"nb-{row.notebook_id}" if row.notebook_id else None
 
     @extend_schema_field(LastRun(allow_null=True))
     def get_last_run(self, row: Any) -> dict[str, Any] | None:
@@ -97,10 +104,14 @@ class RunShape(serializers.Serializer):
 
 
 class ScheduleChange(serializers.Serializer):
-    """What is left out stays as it is. job_file: as YAML, without start_at. until: null = no end."""
+    """What is left out stays as it is. job_file: as YAML, without start_at. notebook: by id or name; it takes the place
+    of the job file, and a job file that of a notebook. until: null = no end.
+    """
 
     name = serializers.CharField(max_length=MAX_NAME, required=False)
     job_file = serializers.CharField(max_length=MAX_BYTES, trim_whitespace=False, required=False)
+    notebook = serializers.CharField(max_length=MAX_NAME, required=False, allow_null=True)
+    stop_at = serializers.TimeField(format="%H:%M", required=False, allow_null=True)
     cron = serializers.CharField(max_length=LONGEST, required=False)
     zone = serializers.CharField(max_length=ZONE_LENGTH, required=False)
     overlap = serializers.ChoiceField(Overlap.choices, required=False)
@@ -110,11 +121,10 @@ class ScheduleChange(serializers.Serializer):
 
 
 class ScheduleAsk(ScheduleChange):
-    """job_file: as YAML, without start_at. cron: five fields, such as "30 2 * * 1-5". zone: left out, the caller's. A
-    line with a fixed minute and hour runs by the clock on the wall: a time that a change of the clock leaves out runs
-    at the change, one that comes twice the first time.
+    """Either job_file, as YAML without start_at, or notebook, by id or name. stop_at: of a notebook. cron: five fields,
+    such as "30 2 * * 1-5". zone: left out, the caller's. A line with a fixed minute and hour runs by the clock on the
+    wall: a time that a change of the clock leaves out runs at the change, one that comes twice the first time.
     """
 
     name = serializers.CharField(max_length=MAX_NAME)
-    job_file = serializers.CharField(max_length=MAX_BYTES, trim_whitespace=False)
     cron = serializers.CharField(max_length=LONGEST)

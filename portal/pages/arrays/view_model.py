@@ -15,6 +15,7 @@ from common.locks import database_now
 from events.models import Event
 from jobs.arrays.estimate import estimate_end
 from jobs.arrays.models import JobArray
+from jobs.dependencies.open_elements import list_dependents
 from jobs.jobfile.dump import dump_yaml
 from jobs.jobfile.spec import JobSpec, from_json
 from jobs.models import Job
@@ -207,6 +208,11 @@ class ArrayPage:
         """Say when the last element ends if all go on as now, or ""."""
         at = estimate_end(self.view.row, database_now())
         return _("The last one ends at about %(at)s.") % {"at": clock(at)} if at else ""
+
+    @cached_property
+    def dependents(self) -> list[str]:
+        """Return the ids of jobs that wait for its end."""
+        return [] if self.view.row.has_ended else list_dependents(self.user, -self.view.row.pk)
 
     @property
     def file(self) -> str:

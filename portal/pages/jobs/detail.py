@@ -13,13 +13,16 @@ from django.utils.translation import gettext_lazy, ngettext
 
 from common.resources import parse_gpu, show_gpu, show_place
 from job_templates.parameters import as_text
+from jobs.arrays.models import JobArray
 from jobs.copying.differences import Difference, compare_files
 from jobs.dependencies.conditions import number_conditions
+from jobs.dependencies.open_elements import list_dependents, list_open_elements
 from jobs.jobfile.dump import dump_yaml
 from jobs.jobfile.spec import from_json, role_of
 from jobs.models import Job, JobKind, Task
 from jobs.reason_messages import describe_end, describe_resize_refusal
 from jobs.states import JobState, TaskState
+from jobs.used_secrets.naming import list_wishes
 from monitoring.samples.newest import TaskUse, load_task_uses
 from notebooks.job_spec import JUPYTER_PORT
 from portal.access.app_links import link_to_port, link_to_tensorboard
@@ -58,7 +61,7 @@ AFTER_WORDS = {
     "failure": gettext_lazy("%(state)s; it must fail"),
     "any": gettext_lazy("%(state)s; it must end"),
 }
-MOST_DEPENDENTS = MOST_COPIES = 20
+MOST_COPIES = 20
 ENFORCEMENT_WORDS = {
     "simulated": gettext_lazy("simulated: nothing to enforce"),
     "watchdog": gettext_lazy("not enforced, only watched"),
@@ -195,18 +198,32 @@ SECRET_WORDS = {
 
 @dataclass(frozen=True)
 class NamedSecret:
-    """A secret that it names. words: whose it is, and how its tasks get it."""
+    """A secret that it names. words: whose it is, and how its tasks get it. role: whose tasks get it; "" for all."""
 
     name: str
     words: str | Promise
+    role: str = ""
 
 
 @dataclass(frozen=True)
 class Dependency:
-    """A job after which it starts. words: its state, and to what end it must come."""
+    """A job or array after which it starts. words: its state, and to what end it must come."""
 
     id: str
     words: str
+    is_array: bool = False
+
+
+def _say_after(condition: str, named: Job | JobArray) -> str:
+    return str(AFTER_WORDS[condition] % {"state": JobState(named.state).label})
+
+
+def _say_after_array(condition: str, array: JobArray) -> str:
+    """Say the same of an array, with how far it is and which elements are open."""
+    said = [_say_after(condition, array), f"{array.counts.ended}/{array.total}"]
+    if elements := list_open_elements([-array.pk]):
+        said.append(_("still open: %(elements)s") % {"elements": ", ".join(elements)})
+    return " · ".join(said)
 
 
 class RoleRow:
@@ -249,7 +266,8 @@ class JobDetail:
 
     @property
     def secrets(self) -> list[NamedSecret]:
-        return [NamedSecret(name, SECRET_WORDS[wish]) for name, wish in (self.job.spec.get("secrets") or {}).items()]
+        wanted = list_wishes(self.job.spec).items()
+        return [NamedSecret(name, SECRET_WORDS[wish], role) for role, of in wanted for name, wish in of.items()]
 
     @cached_property
     def outputs(self) -> list[OutputRow]:
@@ -266,18 +284,20 @@ class JobDetail:
         wanted = number_conditions(self.job.spec.get("after") or {})
         if not wanted:
             return []
-        jobs = Job.objects.visible_to(self.view.rights.user).filter(pk__in=wanted).order_by("pk")
-        words = {job: AFTER_WORDS[wanted[job.pk]] % {"state": JobState(job.state).label} for job in jobs}
-        return [Dependency(job.public_id, said) for job, said in words.items()]
+        user = self.view.rights.user
+        jobs = Job.objects.visible_to(user).filter(pk__in=wanted).order_by("pk")
+        arrays = JobArray.objects.visible_to(user).filter(pk__in=[-number for number in wanted if number < 0])
+        return [
+            *(Dependency(job.public_id, _say_after(wanted[job.pk], job)) for job in jobs),
+            *(Dependency(row.public_id, _say_after_array(wanted[-row.pk], row), True) for row in arrays.order_by("pk")),
+        ]
 
     @cached_property
     def dependents(self) -> list[str]:
         """Return the ids of jobs that wait for its end."""
         if self.view.has_ended:
             return []
-        waiting = Job.objects.visible_to(self.view.rights.user).filter(state=JobState.QUEUED)
-        found = waiting.filter(waits_for__contains=[self.job.pk]).order_by("pk")
-        return [job.public_id for job in found.only("pk")[:MOST_DEPENDENTS]]
+        return list_dependents(self.view.rights.user, self.job.pk)
 
     @cached_property
     def parent(self) -> Job | None:

@@ -6,6 +6,9 @@ from functools import cached_property
 
 from django.utils import timezone
 
+from jobs.models import Job
+from jobs.states import JobState
+from portal.chains.deciding_link import DecidingLink, find_deciding_link
 from portal.pages.jobs.view_model import JobView
 from portal.wording.plans import describe_change, describe_sooner_start
 from scheduler.preview.preview import JobForecast, forecast_job
@@ -23,16 +26,27 @@ class SuggestionRow:
 
 
 class StartSuggestions:
-    """The suggestions for a job, if `is_offered` to the user."""
+    """The suggestions for a job, or for the one before it that decides, if `is_offered` to the user."""
 
     def __init__(self, view: JobView):
         self.view = view
 
+    @cached_property
+    def link(self) -> DecidingLink | None:
+        """Return the job before it that decides when it starts."""
+        return find_deciding_link(self.view.rights.user, self.view.job)
+
+    @property
+    def job(self) -> Job:
+        """The job whose changes help: what it waits for, else itself."""
+        return self.link.job if self.link else self.view.job
+
     @property
     def is_offered(self) -> bool:
-        """Whether the job waits and the user may change it."""
-        job = self.view.job
-        return self.view.is_waiting and job.held_at is None and self.view.rights.may("job.levers", job)
+        """Whether that job waits and the user may change it."""
+        waits = self.view.is_waiting and self.view.job.held_at is None
+        waits = waits and self.job.state == JobState.QUEUED and self.job.held_at is None
+        return waits and self.view.rights.may("job.levers", self.job)
 
     @cached_property
     def suggestions(self) -> list[SuggestionRow]:
@@ -52,4 +66,4 @@ class StartSuggestions:
 
     @cached_property
     def _outlook(self) -> JobForecast:
-        return forecast_job(self.view.job) if self.is_offered else JobForecast()
+        return forecast_job(self.job) if self.is_offered else JobForecast()

@@ -9,6 +9,7 @@ from accounts.models import User
 from accounts.permissions import teams_where
 from common.errors import InvalidInput
 from common.resources import parse_cpu, parse_gpu, parse_memory
+from jobs.jobfile.values import SECRETS
 from notebooks.changes import check_notebook_name
 from portal.forms import bind
 from portal.pages.jobs.form import gpu_of
@@ -19,6 +20,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "gpu": lambda text: parse_gpu(text).text,
     "cpu": parse_cpu,
     "memory": parse_memory,
+    "secrets": lambda text: SECRETS.read(text, "/secrets"),
 }
 """Texts to what the services want, in the ledger's units."""
 
@@ -42,6 +44,12 @@ class NotebookForm(forms.Form):
         max_length=200,
         help_text=_("Such as sd-train@3, read-only. Empty: packages of its own, which pip installs and which stay."),
     )
+    secrets = forms.CharField(
+        label=_("Secrets"),
+        required=False,
+        max_length=4000,
+        help_text=_("Such as WANDB_API_KEY, HF_TOKEN: file. Each is a variable and a file, or a file alone."),
+    )
     hours = forms.IntegerField(
         label=_("Hours"),
         required=False,
@@ -56,7 +64,7 @@ class NotebookForm(forms.Form):
         self.fields["team"].choices = [(team, team) for team in teams]  # type: ignore[attr-defined]
         if len(teams) < 2:
             del self.fields["team"]
-        for name in ("name", "cpu", "memory", "environment"):
+        for name in ("name", "cpu", "memory", "environment", "secrets"):
             self.fields[name].widget.attrs |= {"autocomplete": "off", "spellcheck": "false"}
         self.fields["cpu"].widget.attrs["placeholder"] = _("the pool's default share")
         self.fields["memory"].widget.attrs["placeholder"] = _("the pool's default share")
@@ -73,7 +81,8 @@ class NotebookForm(forms.Form):
     def values(self) -> dict:
         said = self.cleaned_data
         amounts = {"cpu_milli": said["cpu"], "memory_mib": said["memory"], "hours": said["hours"]}
-        return {"gpu": said["gpu"], "environment": said["environment"] or None, **amounts}
+        others = {"environment": said["environment"] or None, "secrets": said["secrets"] or {}}
+        return {"gpu": said["gpu"], **others, **amounts}
 
 
 class SettingsForm(NotebookForm):

@@ -30,7 +30,7 @@ from notebooks.services import (
 )
 from portal.forms import bind
 from portal.pages.cluster.scheduler_pulse import scheduler_late
-from portal.pages.jobs.form import gpu_of
+from portal.pages.jobs.form import CONTROLS, gpu_of
 from portal.pages.jobs.history import Happening, history_of
 from portal.pages.jobs.metrics import JobMetrics
 from portal.pages.notebooks.form import NotebookForm, SettingsForm
@@ -267,6 +267,7 @@ class NotebookPage:
                 "memory": spec.get("memory") or "",
                 "hours": hours,
                 "environment": spec.get("environment") or "",
+                "secrets": CONTROLS["secrets"].show(spec.get("secrets") or ""),
             },
             auto_id="settings-%s",
         )

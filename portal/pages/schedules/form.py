@@ -7,8 +7,10 @@ from django import forms
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
+from accounts.models import User
 from common.text import MAX_NAME
 from jobs.jobfile.load import MAX_BYTES
+from notebooks.models import Notebook
 from portal.pages.account.forms import ZONES
 from schedules.cron import LONGEST
 from schedules.models import Missed, Overlap, Schedule
@@ -35,21 +37,44 @@ class ScheduleForm(forms.Form):
         help_text=_("Empty: until you suspend or delete it."),
     )
     keep = forms.IntegerField(label=_("Runs to keep in the list"), min_value=1, max_value=MOST_KEPT)
+    notebook = forms.ChoiceField(
+        label=_("Start a notebook"),
+        required=False,
+        help_text=_("One of yours, instead of a job."),
+    )
+    stop_at = forms.TimeField(
+        label=_("Stop it at"),
+        required=False,
+        widget=forms.TimeInput(format="%H:%M", attrs={"type": "time"}),
+        help_text=_("By the same clock. Empty: after the hours of its own settings."),
+    )
     job_file = forms.CharField(
         label=_("Job file"),
+        required=False,
         max_length=MAX_BYTES,
         strip=False,
         widget=forms.Textarea(attrs={"rows": 14, "spellcheck": "false", "autocapitalize": "off"}),
         help_text=_("What each run submits, as you, in the team that it names."),
     )
 
+    def __init__(self, user: User, *args: Any, **named: Any):
+        super().__init__(*args, **named)
+        own = Notebook.objects.live().filter(user=user).order_by("name")
+        choices = [("", _("No, submit a job")), *((one.public_id, one.name) for one in own)]
+        self.fields["notebook"].choices = choices  # type: ignore[attr-defined]
+
     def values(self) -> dict[str, Any]:
-        return {name: self.cleaned_data[name] for name in CHANGES}
+        """Return what services take; where a notebook is chosen, what is only for jobs is left out."""
+        said = {name: self.cleaned_data[name] for name in CHANGES}
+        if not said["notebook"]:
+            return {**said, "notebook": None, "stop_at": None}
+        return {**said, "job_file": "", "overlap": Overlap.SKIP}
 
 
 def show_values(schedule: Schedule) -> dict[str, Any]:
     """Return what the form shows of a schedule."""
-    return {name: getattr(schedule, name) for name in CHANGES} | {"until": _localize(schedule.until)}
+    shown = {name: getattr(schedule, name) for name in CHANGES} | {"until": _localize(schedule.until)}
+    return shown | {"notebook": schedule.notebook.public_id if schedule.notebook else ""}
 
 
 def _localize(moment: datetime | None) -> datetime | None:

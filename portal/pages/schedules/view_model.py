@@ -92,6 +92,10 @@ class ScheduleView:
         return show_job_id(pk) if pk else ""
 
     @property
+    def notebook_id(self) -> str:
+        return self.row.notebook.public_id if self.row.notebook else ""
+
+    @property
     def overlap_words(self) -> str:
         return self.row.get_overlap_display()
 

@@ -12,7 +12,6 @@ from django.utils.timezone import is_naive, make_aware
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from accounts.models import User
 from accounts.permissions import require
 from accounts.time_zones import list_zones, zone_of
 from common.errors import PlatformError
@@ -59,8 +58,8 @@ def list_schedules(request: HttpRequest) -> HttpResponse:
 def new_schedule(request: HttpRequest) -> HttpResponse:
     """Make a schedule, of a job that there is or a first file."""
     if request.method != "POST":
-        return _show_new(request, ScheduleForm(initial=_first_values(request.user, request.GET.get("from", ""))))
-    form = ScheduleForm(request.POST)
+        return _show_new(request, ScheduleForm(request.user, initial=_first_values(request)))
+    form = ScheduleForm(request.user, request.POST)
     made = _save(form, lambda values: create_schedule(user=request.user, **_abilities(), **values))
     if made is None:
         return _show_new(request, form, 400)
@@ -83,9 +82,9 @@ def show_schedule(request: HttpRequest, schedule_id: str) -> HttpResponse:
     """Show a schedule with its runs, or change it."""
     row = find_schedule(request.user, schedule_id)
     if request.method != "POST":
-        return _show(request, row, ScheduleForm(initial=show_values(row)))
+        return _show(request, row, ScheduleForm(request.user, initial=show_values(row)))
     require(request.user, "schedule.change", row.team, row.user_id)
-    form = ScheduleForm(request.POST)
+    form = ScheduleForm(request.user, request.POST)
     changed = _save(form, lambda values: change_schedule(actor=request.user, schedule=row, **_abilities(), **values))
     if changed is None:
         return _show(request, row, form, 400)
@@ -149,9 +148,12 @@ def _abilities() -> dict[str, Any]:
     return {"check": check_possible, "containers": runtime_has_containers()}
 
 
-def _first_values(user: User, source: str) -> dict[str, Any]:
-    """Return what the form of a new schedule shows. source: a job that it is made of."""
+def _first_values(request: HttpRequest) -> dict[str, Any]:
+    """Return what the form of a new schedule shows. ?from: a job that it is made of. ?notebook: which it starts."""
+    user, source = request.user, request.GET.get("from", "")
     usual = {"zone": zone_of(user).key, "keep": 20}
+    if notebook := request.GET.get("notebook"):
+        return {**usual, "notebook": notebook}
     if not source:
         return {**usual, "job_file": EXAMPLE}
     data = copy_file(user, find_job(user, source))

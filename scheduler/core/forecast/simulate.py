@@ -84,8 +84,9 @@ class Simulation:
         """{job: those that wait for its end}."""
         self._failed: list[int] = []
         """Jobs whose machine failed in this step."""
+        self._arrays = {one.number: one for one in snapshot.arrays}
         for job in snapshot.waiting:
-            self._queue(job)
+            self._queue(self._name_elements(job))
         for job in resumes:
             self._records.setdefault(job.job, []).append(job)
         self.running = {job.job: job for job in snapshot.running}
@@ -207,6 +208,16 @@ class Simulation:
         self._records.setdefault(job.job, []).append(job)
         for other in job.after:
             self._dependents.setdefault(other, set()).add(job.job)
+
+    def _name_elements(self, job: WaitingJob) -> WaitingJob:
+        """Let it wait for the elements of an array that are there, and for as long as the others are likely to take."""
+        arrays = [self._arrays[number] for number in job.after if number in self._arrays]
+        if not arrays:
+            return job
+        others = [number for number in job.after if number not in self._arrays]
+        elements = {element for one in arrays for element in one.elements}
+        not_before = max(job.not_before, *(one.last_made_at for one in arrays))
+        return replace(job, after=(*others, *sorted(elements)), not_before=not_before)
 
     def _unqueue(self, number: int) -> bool:
         """Take all records of a job from the queue; False if none waits."""

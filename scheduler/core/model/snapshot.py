@@ -18,6 +18,7 @@ from scheduler.core.model.types import (
     RunningJob,
     TaskPlacement,
     TypicalRequests,
+    WaitedArray,
     WaitingJob,
     sum_quota_usage,
 )
@@ -28,7 +29,7 @@ UNLIMITED = np.iinfo(np.int64).max
 _BOOL_ARRAYS = ("gpu_open", "node_open")
 _NOT_ARRAYS = (
     "waiting", "running", "team_chain", "layouts", "typical", "closings", "draining", "expected_s", "windows",
-    "contents", "cells", "wishes",
+    "contents", "cells", "wishes", "arrays",
 )  # fmt: skip
 _CHANGING_ARRAYS = (
     "gpu_free_mib",
@@ -97,6 +98,7 @@ class Snapshot:
     windows: tuple[LendingWindow, ...] = ()  # lending, now and later
     cells: tuple[Cell, ...] = ()  # guarantees of whole nodes
     wishes: DemandProfile | None = None  # demand by kind
+    arrays: tuple[WaitedArray, ...] = ()  # those after which some job starts
     gpu_numa: np.ndarray = field(default_factory=_none)  # [G], place of its NUMA node among its node's Z, -1: not known
     numa_total: np.ndarray = field(default_factory=_none)  # [N, Z, 2], milli and MiB; 0 beyond those that it has
     numa_free: np.ndarray = field(default_factory=_none)  # [N, Z, 2]

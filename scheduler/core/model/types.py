@@ -66,7 +66,7 @@ class WaitingJob:
     preempted. revision: how often what it asks for was changed.
     queued_at: since when its age counts, if it was queued again; its place among equals stays that of its submit.
     choice: the pool's place in the job's order of preference, -1 if it waits in no other.
-    after: jobs that must end before it starts.
+    after: jobs that must end before it starts, and arrays of jobs, which have negative numbers.
     """
 
     job: int
@@ -223,6 +223,18 @@ class LendingWindow:
     begins_at: float
     ends_at: float
     last_start: float = inf
+
+
+@dataclass(frozen=True)
+class WaitedArray:
+    """An array of jobs after which some job starts. number: as in WaitingJob.after. elements: jobs of it that are open.
+
+    last_made_at: when the last one ends that has yet to be made, as far as it is known; 0 if all are made.
+    """
+
+    number: int
+    elements: tuple[int, ...]
+    last_made_at: float = 0.0
 
 
 @dataclass(frozen=True)

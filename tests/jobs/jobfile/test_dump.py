@@ -69,6 +69,7 @@ roles = st.builds(
     env=st.dictionaries(env_names.map("ROLES_OWN_{}".format), texts | tricky, max_size=3),
     image=st.none() | st.just("ray:2.9"),
     workdir=st.sampled_from([None, "", "head", "a b/c"]),
+    secrets=st.dictionaries(env_names.map("ROLES_SECRET_{}".format), st.sampled_from(WORDS), max_size=3),
     data=st.dictionaries(st.just("in"), st.just("team:corpus:ro")),
     ends_job=st.sampled_from(["", *ENDS_JOB]),
     **asked,

@@ -31,6 +31,20 @@ def test_a_file_with_an_array_is_answered_with_the_array(ada):
     assert [one["id"] for one in listed] == [shown["id"]] and ada.get("arrays?state=failed").json()["results"] == []
 
 
+def test_what_waits_for_an_array_says_which_elements_are_open(ada):
+    array = ada.post("jobs", FILE).json()["id"]
+    make_more()
+    job = ada.post("jobs", {"run": "true", "team": "nlp", "pool": "dev", "after": "sweep"}).json()
+    make.end(_start(Job.objects.get(array_index=0)))
+    shown = ada.get(f"jobs/{job['id']}").json()
+    assert (shown["waits_for"], shown["waits_for_elements"]) == ([array], [f"{array}.1"])
+
+
+def _start(job: Job) -> Job:
+    make.start(job)
+    return job
+
+
 def test_the_same_key_makes_one_array(ada):
     first, again = (ada.post("jobs", FILE, Idempotency_Key="k1").json() for _ in range(2))
     assert first["id"] == again["id"] and Job.objects.count() == 1

@@ -86,7 +86,8 @@ def test_the_levers_of_a_waiting_job_are_its_owners(ada, bob, eve, cast, taken):
 def test_a_job_that_runs_has_no_levers(ada, cast):
     job = make.job(cast.ada, gpu="1/4")
     make.start(job)
-    assert ada.get(f"jobs/{job.public_id}/levers").json() == {"start": None, "levers": [], "whole": True}
+    told = {"job": job.public_id, "start": None, "levers": [], "whole": True}
+    assert ada.get(f"jobs/{job.public_id}/levers").json() == told
 
 
 def test_plans_have_a_limit_of_their_own(ada, settings):

@@ -3,9 +3,11 @@
 import pytest
 
 from jobs.models import Job
+from notebooks.services import create_notebook
 from quotas.models import Quota
 from schedules.models import Schedule
 from tests import make
+from tests.api_client import Api
 
 pytestmark = pytest.mark.django_db
 BODY = {"name": "nightly", "job_file": "run: python train.py\nteam: nlp\npool: dev\n", "cron": "30  2 * * *"}
@@ -23,6 +25,22 @@ def test_one_is_made_shown_changed_and_deleted(ada):
     assert ada.post(f"{at}:suspend").json()["next_at"] is None
     assert ada.post(f"{at}:resume").json()["state"] == "active"
     assert ada.delete(at).status_code == 204 and ada.get(at).status_code == 404
+
+
+def test_a_notebook_is_started_instead_of_a_job_and_by_a_token_that_may(ada, cast):
+    notebook = create_notebook(user=cast.ada, name="explore", gpu="0", pool="dev")
+    body = {"name": "days", "notebook": "explore", "stop_at": "19:30", "cron": "45 8 * * 1-5"}
+    shown = ada.post("schedules", body).json()
+    assert (shown["notebook"], shown["stop_at"], shown["job_file"]) == (notebook.public_id, "19:30", "")
+    at = f"schedules/{shown['id']}"
+    assert ada.patch(at, {"stop_at": "20:00"}).json()["stop_at"] == "20:00"
+    assert ada.patch(at, {"job_file": BODY["job_file"]}).json()["notebook"] is None
+    jobs_only = Api(make.token(cast.ada, "jobs:read", "jobs:write"))
+    refused = jobs_only.post("schedules", {**body, "name": "others"})
+    assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (400, "/notebook")
+    assert (
+        ada.post("schedules", {"name": "nothing", "cron": "45 8 * * *"}).json()["errors"][0]["pointer"] == "/job_file"
+    )
 
 
 def test_without_a_zone_it_is_the_callers(ada, cast):

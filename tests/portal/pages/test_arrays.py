@@ -53,6 +53,17 @@ def test_the_list_has_one_row_for_an_array(ada, cast):
     assert text(ada.get("/jobs/?q=" + array.public_id)).count('<tr id="row-') == 1
 
 
+def test_what_waits_for_it_and_for_what_is_said_on_both_pages(ada, cast):
+    array = make.array(cast.ada, {"n": "1..9", "at_once": 2}, name="sweep")
+    job = make.job(cast.ada, pool="dev", after="sweep")
+    end(Job.objects.get(array_index=0))
+    make_more()
+    page = text(ada.get(f"/j/{job.public_id}/"))
+    assert f'href="/a/{array.public_id}/"' in page
+    assert f"must succeed · 1/9 · still open: {array.public_id}.1, {array.public_id}.2" in page
+    assert job.public_id in text(ada.get(f"/a/{array.public_id}/"))
+
+
 @pytest.mark.parametrize(("asked", "seen"), [("waiting", True), ("done", False), ("failed", False), ("active", False)])
 def test_its_row_has_the_state_of_the_whole(ada, cast, asked, seen):
     array = make.array(cast.ada, {"n": "1..3", "at_once": 1})

@@ -12,6 +12,7 @@ from notebooks.models import Notebook
 from notebooks.services import create_notebook, start_notebook, stop_notebook
 from scheduler.models import Lease
 from scheduler.preview.preview import check_possible
+from secret_store.services import set_secret
 from tests import make
 from tests.portal.pages.rail import PROMISES, RAIL
 
@@ -224,6 +225,18 @@ def test_it_warns_before_it_ends_and_may_be_extended(cast, ada):
     assert "variables in memory are lost" in page(ada, f"/n/{notebook.public_id}/")
     ada.post(f"/n/{notebook.public_id}/extend")
     assert again(notebook).stops_at > timezone.now() + timedelta(hours=2)
+
+
+def test_secrets_are_settings_that_are_shown_by_name(cast, ada):
+    set_secret(actor=cast.ada, name="HUB", value="c4nary-f00d-1234")
+    notebook = made(cast.ada)
+    fields = {"gpu": "1/4", "cpu": "", "memory": "", "hours": ""}
+    ada.post(f"/n/{notebook.public_id}/change", {**fields, "secrets": "HUB: file"})
+    page = ada.get(f"/n/{notebook.public_id}/").content.decode()
+    assert 'value="HUB: file"' in page and "c4nary" not in page
+    refused = ada.post(f"/n/{notebook.public_id}/change", {**fields, "secrets": "NONE"}, follow=True)
+    assert "secret NONE" in refused.content.decode()
+    assert again(notebook).spec["secrets"] == {"HUB": "file"}
 
 
 def test_settings_are_for_the_next_start(cast, ada):

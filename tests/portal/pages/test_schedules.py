@@ -4,6 +4,7 @@ import pytest
 from django.utils.html import escape
 
 from jobs.models import Job
+from notebooks.services import create_notebook
 from portal.schedules.run_words import describe_why
 from quotas.models import Quota
 from schedules.cron import describe_cron
@@ -44,6 +45,17 @@ def test_one_is_made_by_form_and_listed(ada):
     assert "The schedule “nightly” is made." in page and "Nothing has run yet" in page
     assert "30 2 * * 1-5" in text(ada.get("/schedules/"))
     assert Schedule.objects.get().zone == "Europe/Berlin"
+
+
+def test_a_notebook_is_chosen_instead_of_a_job(ada, cast):
+    notebook = create_notebook(user=cast.ada, name="explore", gpu="0", pool="dev")
+    form = text(ada.get(f"/schedules/new?notebook={notebook.public_id}"))
+    assert f'<option value="{notebook.public_id}" selected>explore</option>' in form
+    chosen = {**FORM, "notebook": notebook.public_id, "stop_at": "19:30", "overlap": "queue"}
+    page = text(ada.post("/schedules/new", chosen, follow=True))
+    assert f'href="/n/{notebook.public_id}/"' in page and "and stops it at 19:30" in page
+    made = Schedule.objects.get()
+    assert (made.notebook, made.job_file, made.overlap) == (notebook, "", Overlap.SKIP)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from django.utils import timezone
 from jobs.models import Job
 from scheduler.models import Lease
 from tests import make
+from tests.api_client import Api
 
 pytestmark = pytest.mark.django_db
 
@@ -78,3 +79,28 @@ def test_a_job_that_is_held_is_not_looked_at(waiting, look):
 def test_where_nothing_helps_it_says_so(waiting, look):
     make.start(make.job(waiting.eve, gpu="1", pool="dev", time="2h"))
     assert "No single change would save" in look(waiting.ada, waiting.job, "levers")
+
+
+def test_of_a_chain_the_link_that_decides_is_named_and_its_levers_are_shown(waiting, look, client):
+    """job waits for a card; second starts after it, third after that and after one that is about to end."""
+    second = make.job(waiting.ada, gpu="1/4", pool="dev", after=waiting.job.public_id)
+    short = make.job(waiting.ada, gpu="1/4", pool="dev", time="1m")
+    before = [waiting.job.public_id, second.public_id, short.public_id]
+    third = make.job(waiting.ada, gpu="1/4", pool="dev", after=before)
+    assert "Pool dev" in look(waiting.ada, third, "levers")
+    page = look(waiting.ada, third)
+    assert f"{waiting.job.public_id} decides when it starts, by way of {second.public_id}" in page
+    part = look(waiting.ada, third, "levers")
+    assert f"Let {waiting.job.public_id} start sooner" in part
+    assert f'action="/j/{waiting.job.public_id}/change"' in part
+    api = Api(make.token(waiting.ada))
+    assert api.get(f"jobs/{third.public_id}/wait").json()["decided_by"]["job"] == waiting.job.public_id
+    levers = api.get(f"jobs/{third.public_id}/levers").json()
+    assert (levers["job"], levers["levers"][0]["field"]) == (waiting.job.public_id, "pool")
+    colleagues = make.job(waiting.bob, gpu="1/4", pool="dev", after=second.public_id)
+    assert 'id="levers"' not in look(waiting.bob, colleagues)  # it is ada's to change
+    assert api.get(f"jobs/{waiting.job.public_id}/wait").json()["decided_by"] is None
+    make.start(short)
+    fourth = make.job(waiting.ada, gpu="1/4", pool="dev", after=short.public_id)
+    page = look(waiting.ada, fourth)
+    assert f"{short.public_id} decides when it starts: it runs until about" in page and 'id="levers"' not in page

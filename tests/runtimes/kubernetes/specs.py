@@ -72,6 +72,7 @@ WITH_FILES = task(
         Mount(None, f"{SHARED}/notebook-environment/1", f"{SHARED}/notebook-environment/1", True),
     ),
     checkpoint=Checkpoint("~/runs/a", "", 30),
+    work_folders={"AFTER_PREPARE_OUTPUTS": ".after/prepare"},
 )
 """For an installation with a volume: STORED."""
 QUARTER, WHOLE = (share(ONE, 20306, 25),), tuple(share(uuid, 81227, 100, whole=True) for uuid in CARDS)
