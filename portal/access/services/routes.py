@@ -13,9 +13,10 @@ from services.models import Service
 
 @dataclass(frozen=True)
 class ReplicaAddress:
-    """A port in a task. replica: its id. authorization: the program gets none."""
+    """A port in a task. replica, revision: their ids. authorization: the program gets none."""
 
     replica: int
+    revision: int
     task: str
     port: int
     authorization: str = ""
@@ -38,7 +39,12 @@ def load_route(service_id: int) -> Route:
         raise NotFound(kind="service", id=f"svc-{service_id}")
     name, serving = f"{service.team.name}/{service.name}", service.current.serving
     replicas = tuple(
-        ReplicaAddress(task.job.replica.pk, task.uuid.hex, int(task.ports.get(str(serving.port), serving.port)))
+        ReplicaAddress(
+            task.job.replica.pk,
+            task.job.replica.revision_id,
+            task.uuid.hex,
+            int(task.ports.get(str(serving.port), serving.port)),
+        )
         for task in _list_ready_tasks(service)
     )
     refusal = None

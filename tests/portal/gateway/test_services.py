@@ -3,6 +3,7 @@
 import asyncio
 import socket
 from contextlib import asynccontextmanager
+from time import time
 
 import aiohttp
 import pytest
@@ -18,6 +19,8 @@ from services.controlling import control_service
 from services.in_flight import Loads, read_loads
 from services.models import Replica, Service
 from services.services import delete_service, stop_service
+from services.traffic import Traffic, sum_slots
+from services.traffic_counts import read_slots
 from tests import make
 from tests.gateway_server import Server, Sockets
 from tests.portal.gateway.conftest import DECLARED, Program, portal_says, running
@@ -221,17 +224,37 @@ async def test_only_what_no_program_has_seen_is_sent_to_another_replica(world):
             assert (await answer.json())["name"] == "second"
 
 
-async def test_a_program_that_dies_within_a_request_is_told_of(world):
+async def test_a_program_that_dies_within_a_request_is_told_of_and_what_was_answered_is_counted(world):
     program = Program()
 
     async def die(request):
         request.transport.close()
 
-    program.nothing = die
+    async def fail(request):
+        raise aiohttp.web.HTTPInternalServerError
+
+    program.nothing, program.cookies = die, fail
     async with running(program):
-        await world.start_replica(program)
+        replica = await world.start_replica(program)
         async with world.call("/nothing") as answer:
             assert (answer.status, (await answer.json())["code"]) == (503, "service_silent")
+        for path in ("/seen", "/missing", "/cookies"):
+            async with world.call(path) as answer:
+                assert answer.status == {"/seen": 200, "/missing": 404, "/cookies": 500}[path]
+        with pytest.raises(aiohttp.ClientPayloadError):
+            async with world.call("/broken") as answer:
+                await answer.read()
+        leaving = asyncio.create_task(world.call("/hang").__aenter__())
+        await program.go.wait()
+        leaving.cancel()
+        await program.left.wait()
+    await world.door.traffic.add()
+    counted = await sync_to_async(load_traffic)(world.service, replica.revision_id)
+    assert (counted.requests, counted.errors, sum(counted.times.values())) == (5, 3, 4)
+
+
+def load_traffic(service: Service, revision: int) -> Traffic:
+    return sum_slots(read_slots(service.pk, time() - 60, time()) or [], 0, revision)
 
 
 async def test_pieces_pass_one_by_one(world):
