@@ -24,6 +24,7 @@ from services.decide import Plan, ReplicaSeen, ServiceSeen, count_crash, decide
 from services.in_flight import Loads, read_loads
 from services.job_spec import build_replica_spec
 from services.models import Replica, Revision, Service
+from services.trials import begin_trial, end_trial, go_back, see_trial
 
 log = logging.getLogger("tessera.services")
 
@@ -65,21 +66,30 @@ def control_service(pk: int, loads: Loads | None, check: Check, containers: bool
         if replica.job.is_final:
             _settle(service, replica, now)
     kept = [one for one in replicas if not one.job.is_final]
-    plan = decide(see_service(service, kept, loads), now)
+    plan = decide(see_service(service, kept, loads, now), now)
+    scaled, canary = find_scaled(service), service.canary
     _carry_out(service, kept, plan, now)
     for preemptible in plan.start:
-        if not _start(service, preemptible, check, containers, now):
+        if not _start(service, scaled, preemptible, check, containers, now):
             break
+    if plan.start_canary and canary is not None:
+        _start(service, canary, True, check, containers, now)
     return plan
 
 
-def see_service(service: Service, replicas: Sequence[Replica], loads: Loads | None) -> ServiceSeen:
+def find_scaled(service: Service) -> Revision:
+    """Return the revision that has as many replicas as the requests need."""
+    canary, current = service.canary, service.current
+    return current if canary is not None and current is not None else service.newest
+
+
+def see_service(service: Service, replicas: Sequence[Replica], loads: Loads | None, now: datetime) -> ServiceSeen:
     """Return what is decided by. replicas: those whose jobs have not ended."""
-    newest, tasks = service.newest, find_running_tasks(replicas)
+    scaled, tasks = find_scaled(service), find_running_tasks(replicas)
     passed = loads.replicas if loads else {}
     return ServiceSeen(
-        serving=newest.serving,
-        current=service.current_id or newest.pk,
+        serving=scaled.serving,
+        current=service.current_id or scaled.pk,
         rollout=service.rollout_id,
         stopped=service.stopped_at is not None,
         woken_at=service.woken_at,
@@ -96,8 +106,9 @@ def see_service(service: Service, replicas: Sequence[Replica], loads: Loads | No
             )
             for one in replicas
         ),
-        retry_at=newest.retry_at,
-        failed=newest.failed_at is not None,
+        retry_at=scaled.retry_at,
+        failed=scaled.failed_at is not None,
+        trial=see_trial(service, now),
     )
 
 
@@ -174,6 +185,12 @@ def _read_revisions_again(service: Service) -> None:
 
 
 def _carry_out(service: Service, replicas: Sequence[Replica], plan: Plan, now: datetime) -> None:
+    if plan.begin_trial:
+        begin_trial(service, now)
+    if plan.end_trial:
+        end_trial(service)
+    if plan.back is not None:
+        go_back(service, replicas, plan.back, now)
     if plan.promote:
         record(service, "promoted", actor=SYSTEM, params={"revision": service.newest.number})
         Service.objects.filter(pk=service.pk).update(current=service.newest, rollout=None)
@@ -190,9 +207,10 @@ def _carry_out(service: Service, replicas: Sequence[Replica], plan: Plan, now: d
         end_jobs(by=SYSTEM, jobs=ended, reason="not_needed")
 
 
-def _start(service: Service, preemptible: bool, check: Check, containers: bool, now: datetime) -> bool:
-    """Submit one replica of the newest revision; False if that is refused, which is tried again in a while."""
-    revision = service.newest
+def _start(
+    service: Service, revision: Revision, preemptible: bool, check: Check, containers: bool, now: datetime
+) -> bool:
+    """Submit one replica of a revision; False if that is refused, which is tried again in a while."""
     spec = build_replica_spec(service, revision, preemptible=preemptible)
     try:
         with transaction.atomic():

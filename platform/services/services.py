@@ -83,14 +83,15 @@ def revise_service(*, actor: User, service: Service, job_file: str, check: Check
 
 @transaction.atomic
 def roll_back(*, actor: User, service: Service, number: int | None = None) -> Service:
-    """Roll out an earlier revision once more. number: which; None: the one before the newest.
+    """Roll out an earlier revision once more, which is not tried as a canary.
+
+    number: which; None: the one that answers while another is rolled out, else the last before it that did not fail.
 
     Raises InvalidInput, NotPermitted.
     """
     require(actor, "service.change", service.team, service.user_id)
     row = _lock(service.pk)
-    earlier = row.revisions.filter(number=number) if number else row.revisions.filter(number__lt=row.newest.number)
-    revision = earlier.first()
+    revision = row.revisions.filter(number=number).first() if number else _find_earlier(row)
     if revision is None:
         known = ", ".join(map(str, row.revisions.values_list("number", flat=True)[:20]))
         raise InvalidInput([FieldError("/revision", "no_such_revision", {"known": known})])
@@ -99,7 +100,7 @@ def roll_back(*, actor: User, service: Service, number: int | None = None) -> Se
         record(row, "rolled_back", actor=actor.as_actor, params={"revision": revision.number})
         hint(LOOP)
     else:
-        _roll_out(row, revision, actor, "rolled_back")
+        _roll_out(row, revision, actor, "rolled_back", canary=False)
     return find_again(row.pk)
 
 
@@ -171,9 +172,19 @@ def _add_revision(service: Service, job_file: str, spec: JobSpec, by: User) -> R
     return Revision.objects.create(service=service, number=last + 1, **made)
 
 
-def _roll_out(row: Service, revision: Revision, actor: User, verb: str) -> None:
-    """Let a revision take the current one's place, and try it even if nobody calls the service now."""
-    Service.objects.filter(pk=row.pk).update(rollout=revision, woken_at=Now())
+def _find_earlier(row: Service) -> Revision | None:
+    if row.rollout is not None:
+        return row.current
+    return row.revisions.filter(number__lt=row.newest.number, failed_at=None).first()
+
+
+def _roll_out(row: Service, revision: Revision, actor: User, verb: str, *, canary: bool = True) -> None:
+    """Let a revision take the current one's place, and try it even if nobody calls the service now.
+
+    canary: on a share of the requests first, if its file says so.
+    """
+    rolled = {"rollout": revision, "canary_since": None, "canary_passed": not canary}
+    Service.objects.filter(pk=row.pk).update(woken_at=Now(), **rolled)
     Revision.objects.filter(pk=revision.pk).update(crashes=0, failed_at=None, retry_at=None, why=None)
     record(row, verb, actor=actor.as_actor, params={"revision": revision.number})
     hint(LOOP)

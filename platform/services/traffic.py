@@ -13,9 +13,10 @@ BOUNDS_MS = tuple(2 ** (step / 4) for step in range(69))
 
 @dataclass(frozen=True)
 class Traffic:
-    """requests: those that were answered, or broken off by the program. errors: of them, 5xx or broken off.
+    """requests: those answered, broken off by the program, or left by their caller. errors: 5xx or broken off.
 
-    times: how many took how long until the first byte of the answer, by bucket. Sums over processes are exact.
+    times: how many took how long until the first byte of the answer, or until their caller left, by bucket. Sums over
+    processes are exact.
     """
 
     requests: int = 0

@@ -1,6 +1,7 @@
 """What the controller writes: replicas as jobs of the queue, crashes, revisions, and what it remembers."""
 
 from datetime import timedelta
+from time import time
 
 import pytest
 
@@ -9,6 +10,7 @@ from common.locks import database_now
 from events.models import Event
 from jobs.models import Job, JobKind
 from jobs.states import JobState, TaskState
+from portal.wording.events import describe_event
 from services.controlling import control_service, control_services
 from services.in_flight import Loads, publish_counts, read_loads, withdraw_counts
 from services.models import Replica, Service
@@ -21,6 +23,7 @@ from services.services import (
     stop_service,
     wake_service,
 )
+from services.traffic_counts import ERRORS, REQUESTS, add_counts
 from tests import make
 
 pytestmark = pytest.mark.django_db
@@ -154,6 +157,68 @@ def test_a_bad_revision_is_given_up_and_the_good_one_stays(cast):
     service = Service.objects.get()
     assert (service.current.number, service.rollout) == (1, None)
     assert [one.pk for one in service.replicas.filter(draining_at=None)] == [good.pk]
+
+
+def try_canary(cast, service: Service, run: str) -> Replica:
+    """Let a new revision be a canary that is ready, and return its replica."""
+    job_file = file_of(run=run).replace("access: team", "access: team, canary: {for: 10m}")
+    revise_service(actor=cast.ada, service=service, job_file=job_file, **ABILITIES)
+    look(service, requests=1)
+    canary = service.replicas.latest("pk")
+    start(canary)
+    look(service, requests=1)
+    pass_time(service, canary_since=30)
+    return canary
+
+
+def answer(revision: int, service: Service, requests: int, errors: int) -> None:
+    add_counts({(service.pk, revision, REQUESTS): requests, (service.pk, revision, ERRORS): errors}, time())
+
+
+def test_a_bad_canary_goes_back_and_the_good_revision_stays_whole(cast):
+    service = make.service(cast.ada)
+    look(service, requests=1)
+    good = service.replicas.get()
+    start(good)
+    canary = try_canary(cast, service, "python bad.py")
+    assert canary.revision.number == 2 and canary.job.preemptible
+    answer(good.revision_id, service, 300, 0)
+    answer(canary.revision_id, service, 30, 1)
+    look(service, requests=1)
+    assert Service.objects.get().canary == canary.revision
+    answer(canary.revision_id, service, 0, 5)
+    look(service, requests=1)
+    service, bad = Service.objects.get(), service.revisions.get(number=2)
+    assert (service.current.number, service.rollout) == (1, None) and bad.failed_at is not None
+    told = {"kind": "errors", "got": 20.0, "limit": 2.0, "requests": 30}
+    assert bad.why == {"code": "went_back", "job": canary.job.public_id, **told}
+    event = Event.objects.get(kind="service", verb="went_back")
+    words = "Revision 2 went back. 20% of its 30 requests failed, more than 2%."
+    assert describe_event(event) == words
+    assert [one.pk for one in service.replicas.filter(draining_at=None)] == [good.pk]
+    roll_back(actor=cast.ada, service=service, number=2)  # whoever wants it nevertheless need not wait
+    assert Service.objects.get().canary is None
+
+
+def test_a_canary_that_passed_takes_over_once_it_has_the_replicas(cast):
+    service = make.service(cast.ada)
+    look(service, requests=4)
+    for replica in service.replicas.all():
+        start(replica)
+    canary = try_canary(cast, service, "python fine.py")
+    look(service, requests=4)
+    assert service.replicas.filter(revision=canary.revision).count() == 1
+    pass_time(service, canary_since=601)
+    look(service, requests=4)
+    look(service, requests=4)
+    started = service.replicas.filter(revision=canary.revision)
+    assert (Service.objects.get().current.number, started.count()) == (1, 2)
+    start(started.last())
+    look(service, requests=4)
+    service = Service.objects.get()
+    assert (service.current.number, service.rollout) == (2, None)
+    assert roll_back(actor=cast.ada, service=service).rollout.number == 1
+    assert roll_back(actor=cast.ada, service=service).rollout is None
 
 
 def test_a_replica_that_is_refused_is_tried_again_and_says_why(cast, monkeypatch):

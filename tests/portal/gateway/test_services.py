@@ -18,7 +18,7 @@ from portal.gateway.http.services.door import ServiceDoor
 from services.controlling import control_service
 from services.in_flight import Loads, read_loads
 from services.models import Replica, Service
-from services.services import delete_service, stop_service
+from services.services import delete_service, revise_service, stop_service
 from services.traffic import Traffic, sum_slots
 from services.traffic_counts import read_slots
 from tests import make
@@ -224,6 +224,35 @@ async def test_only_what_no_program_has_seen_is_sent_to_another_replica(world):
             assert (await answer.json())["name"] == "second"
 
 
+async def test_a_canary_gets_its_share_and_no_more(world, monkeypatch):
+    monkeypatch.setattr("portal.gateway.http.services.door.ROUTE_S", 0.0)
+    good, canary = Program("good"), Program("canary")
+
+    def try_canary() -> None:
+        job_file = make.SERVICE_FILE.format(**make.USUAL_SERVICE).replace("access: team", "canary: {share: 20%}")
+        abilities = {"check": lambda draft: None, "containers": False}
+        revise_service(actor=world.cast.ada, service=world.service, job_file=job_file, **abilities)
+        control_service(world.service.pk, Loads({world.service.pk: 1}), **abilities)
+        replica = Replica.objects.latest("pk")
+        [task] = make.start(replica.job)
+        world.sockets.tasks[task.uuid.hex] = {task.ports[str(DECLARED)]: canary.port}
+        Replica.objects.filter(pk=replica.pk).update(ready_task=task.uuid, ready_at=database_now())
+
+    async def call(times: int) -> list[str]:
+        names = []
+        for _ in range(times):
+            async with world.call() as answer:
+                names.append((await answer.json())["name"])
+        return names
+
+    async with running(good):
+        await world.start_replica(good)
+        async with running(canary):
+            await sync_to_async(try_canary)()
+            assert await call(15) == (["good"] * 4 + ["canary"]) * 3
+        assert set(await call(6)) == {"good"}  # nothing listens there any more
+
+
 async def test_a_program_that_dies_within_a_request_is_told_of_and_what_was_answered_is_counted(world):
     program = Program()
 
@@ -248,9 +277,10 @@ async def test_a_program_that_dies_within_a_request_is_told_of_and_what_was_answ
         await program.go.wait()
         leaving.cancel()
         await program.left.wait()
+        await until(lambda: not world.door.in_flight.replicas)
     await world.door.traffic.add()
     counted = await sync_to_async(load_traffic)(world.service, replica.revision_id)
-    assert (counted.requests, counted.errors, sum(counted.times.values())) == (5, 3, 4)
+    assert (counted.requests, counted.errors, sum(counted.times.values())) == (6, 3, 5)  # who left is not an error
 
 
 def load_traffic(service: Service, revision: int) -> Traffic:

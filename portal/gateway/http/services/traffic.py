@@ -58,7 +58,7 @@ class TrafficCounts:
 
 
 class Answer:
-    """One answer as it passes: counted at its first byte, and as an error if the program breaks it off."""
+    """One answer as it passes: counted at its first byte, or at its end if it has none."""
 
     def __init__(self, counts: Counter[Counted], service: int, revision: int, send: Send):
         self._counts, self._of, self._send = counts, (service, revision), send
@@ -73,12 +73,14 @@ class Answer:
                 self._count(ERRORS)
         await self._send(message)
 
-    def break_off(self) -> None:
-        """Count that the program broke it off, maybe before it began."""
+    def end(self, is_whole: bool) -> None:
+        """Count how it ended. is_whole: the program did not break it off, maybe before its first byte."""
         if not self._status:
             self._count(REQUESTS)
-        if self._status < 500:
+        if not is_whole and self._status < 500:
             self._count(ERRORS)
+        if is_whole and not self._status:  # its caller had waited long enough, and so long did it take at least
+            self._count(find_bucket(monotonic() - self._since))
 
     def _count(self, what: str | int) -> None:
         self._counts[(*self._of, what)] += 1
