@@ -72,6 +72,7 @@ async def serving(settings, **fields):
         yield World(cast, service, key, door, sockets, session, port)
         server.should_exit = server.force_exit = True
         await work
+        listener.close()
     await sync_to_async(connections.close_all)()
 
 
@@ -172,6 +173,20 @@ async def test_requests_wait_while_it_wakes_and_none_is_lost_or_doubled(world, m
     assert [status for status, _ in answers] == [200] * 3
     assert program.received == 3 * 70_000
     assert not world.door.in_flight.services and not world.door.in_flight.replicas
+
+
+async def test_a_service_of_short_requests_is_not_taken_for_idle(world):
+    program = Program()
+    async with running(program):
+        await world.start_replica(program)
+        async with world.call() as answer:
+            assert answer.status == 200
+        for _ in range(100):
+            if (await sync_to_async(read_loads)()).services == {world.service.pk: 1}:
+                break
+            await asyncio.sleep(0.02)
+        else:
+            pytest.fail("the controller was never told of the request")
 
 
 async def test_who_leaves_while_waiting_is_not_counted_any_more(world):
