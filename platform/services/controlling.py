@@ -15,7 +15,7 @@ from common.errors import PlatformError, describe_as_json
 from common.locks import database_now
 from events.record_and_publish import SYSTEM, publish_row, record
 from jobs.control import end_jobs
-from jobs.models import Job, JobKind, Task
+from jobs.models import JobKind, Task
 from jobs.probing.http_status import get_status, is_listening
 from jobs.states import JobState, TaskState
 from jobs.submit import Check, submit_job
@@ -24,7 +24,7 @@ from services.decide import Plan, ReplicaSeen, ServiceSeen, count_crash, decide
 from services.in_flight import Loads, read_loads
 from services.job_spec import build_replica_spec
 from services.models import Replica, Revision, Service
-from services.trials import begin_trial, end_trial, go_back, see_trial
+from services.trials import begin_trial, end_trial, go_back, see_trial, tell_owner
 
 log = logging.getLogger("tessera.services")
 
@@ -88,7 +88,7 @@ def see_service(service: Service, replicas: Sequence[Replica], loads: Loads | No
     scaled, tasks = find_scaled(service), find_running_tasks(replicas)
     passed = loads.replicas if loads else {}
     return ServiceSeen(
-        serving=scaled.serving,
+        serving=service.scale(scaled.serving),
         current=service.current_id or scaled.pk,
         rollout=service.rollout_id,
         stopped=service.stopped_at is not None,
@@ -166,13 +166,14 @@ def _settle(service: Service, replica: Replica, now: datetime) -> None:
     retry_at, failed_at = (now + wait, None) if wait is not None else (None, now)
     Revision.objects.filter(pk=revision.pk).update(crashes=crashes, retry_at=retry_at, failed_at=failed_at, why=why)
     if failed_at is not None and revision.failed_at is None:
-        _give_up(service, revision, job)
+        _give_up(service, revision, why)
     _read_revisions_again(service)
 
 
-def _give_up(service: Service, revision: Revision, job: Job) -> None:
+def _give_up(service: Service, revision: Revision, why: dict) -> None:
     """Let a service whose newest revision has failed go on with the good one, if there is one."""
-    record(service, "failed", actor=SYSTEM, params={"revision": revision.number, "job": job.public_id})
+    record(service, "failed", actor=SYSTEM, params={"revision": revision.number, "job": why["job"]})
+    tell_owner(service, revision, why)
     if service.rollout_id == revision.pk:
         Service.objects.filter(pk=service.pk).update(rollout=None)
         service.rollout = None

@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
 
+from events.notices import notify
 from events.record_and_publish import SYSTEM, publish_row, record
 from services.canary import RECENT_S, Answered, Breach, Trial
 from services.models import Replica, Revision, Service
 from services.traffic import sum_slots
 from services.traffic_counts import read_slots
 
+NOTICE = "service_failed"
 WENT_BACK = "went_back"
 """The code of a revision's `why`, beside the fields of a breach."""
 
@@ -61,4 +63,11 @@ def go_back(service: Service, replicas: Sequence[Replica], breach: Breach, now: 
     Service.objects.filter(pk=service.pk).update(rollout=None)
     service.rollout = None
     record(service, WENT_BACK, actor=SYSTEM, params={"revision": bad.number, **asdict(breach)})
+    tell_owner(service, bad, why)
     publish_row(service)
+
+
+def tell_owner(service: Service, bad: Revision, why: dict) -> None:
+    """Tell a service's owner that a revision of it failed or went back. why: as the revision stores it."""
+    params = {"name": service.name, "revision": bad.number, "why": why}
+    notify(user_id=service.user_id, kind=NOTICE, about=service, params=params)

@@ -174,6 +174,10 @@ SENTENCES: dict[tuple[str, str], str | Promise] = {
     ("service", "tried"): gettext_lazy("Revision %(revision)s is tried as a canary"),
     ("service", "passed"): gettext_lazy("Revision %(revision)s passed as a canary"),
     ("service", "went_back"): gettext_lazy("Revision %(revision)s went back. %(breach)s"),
+    ("service", "promoted_early"): gettext_lazy(
+        "Revision %(revision)s takes over before the end of its time as a canary"
+    ),
+    ("service", "scaled"): gettext_lazy("There may be %(replicas)s replicas now"),
     ("service", "promoted"): gettext_lazy("Revision %(revision)s answers"),
     ("service", "failed"): gettext_lazy("Revision %(revision)s failed: %(job)s ended by itself"),
     ("service", "woken"): gettext_lazy("The service was woken by hand"),

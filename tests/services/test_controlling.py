@@ -7,10 +7,11 @@ import pytest
 
 from common.errors import InvalidInput, NameTaken, NotPermitted, QuotaExceeded
 from common.locks import database_now
-from events.models import Event
+from events.models import Event, Notice
 from jobs.models import Job, JobKind
 from jobs.states import JobState, TaskState
 from portal.wording.events import describe_event
+from portal.wording.notices import view_notice
 from services.controlling import control_service, control_services
 from services.in_flight import Loads, publish_counts, read_loads, withdraw_counts
 from services.models import Replica, Service
@@ -116,6 +117,9 @@ def test_a_crash_loop_backs_off_and_then_fails_with_its_job_named(cast):
     assert revision.failed_at is not None
     assert revision.why == {"code": "crashed", "job": last.public_id, "reason": "exit_nonzero", "exit_code": 3}
     assert Event.objects.filter(kind="service", verb="failed").count() == 1
+    notice = view_notice(Notice.objects.get(user_id=cast.ada.pk, kind="service_failed"))
+    assert notice.title == "Revision 1 of your service chat failed"
+    assert notice.text.startswith(f"{last.public_id}: The program ended with an error.")
     look(service, requests=1)
     assert not service.replicas.exists()
     wake_service(actor=cast.ada, service=service)
@@ -193,8 +197,11 @@ def test_a_bad_canary_goes_back_and_the_good_revision_stays_whole(cast):
     told = {"kind": "errors", "got": 20.0, "limit": 2.0, "requests": 30}
     assert bad.why == {"code": "went_back", "job": canary.job.public_id, **told}
     event = Event.objects.get(kind="service", verb="went_back")
-    words = "Revision 2 went back. 20% of its 30 requests failed, more than 2%."
-    assert describe_event(event) == words
+    words = "20% of its 30 requests failed, more than 2%."
+    assert describe_event(event) == f"Revision 2 went back. {words}"
+    notice = view_notice(Notice.objects.get(user_id=cast.ada.pk, kind="service_failed"))
+    assert notice.title == "Revision 2 of your service chat went back" and words in notice.text
+    assert notice.path == f"/services/{service.public_id}/"
     assert [one.pk for one in service.replicas.filter(draining_at=None)] == [good.pk]
     roll_back(actor=cast.ada, service=service, number=2)  # whoever wants it nevertheless need not wait
     assert Service.objects.get().canary is None

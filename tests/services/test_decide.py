@@ -255,6 +255,8 @@ def test_it_comes_to_rest_at_what_is_needed(seen, loads):
         seen = carry_out(seen, plan, now)
     least, most = seen.serving.replicas
     needed = min(max(least, -(-loads[-1] // seen.serving.target)), most)
+    if not needed and seen.trial and seen.trial.since is None:
+        return  # the canary was not ready once before it fell asleep: the next requests are its trial
     assert seen.rollout is None
     assert [one.revision for one in seen.replicas] == [seen.current] * needed
 

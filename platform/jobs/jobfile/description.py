@@ -138,6 +138,7 @@ HOLD = Keys(
     ),
     make=Hold,
 )
+REPLICAS = Span(0, 100)
 BACK_IF = Keys(
     (
         Field("errors", PERCENT, "More of its requests fail (5xx, or broken off).", "2%", examples=("0.5%",)),
@@ -167,7 +168,7 @@ SERVE = Keys(
         ),
         Field(
             "replicas",
-            Span(0, 100),
+            REPLICAS,
             "How many replicas, or the least and the most; 0 lets the service sleep without requests.",
             "0..1",
             examples=("0..4",),

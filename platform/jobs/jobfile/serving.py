@@ -54,12 +54,17 @@ class Serving:
     canary: Canary | None = None
 
 
+def span_text(least: int, most: int) -> str:
+    """Write how many replicas, as a job file does."""
+    return str(least) if least == most else f"{least}..{most}"
+
+
 def serving_json(serving: Serving) -> dict:
     least, most = serving.replicas
     return {
         "port": serving.port,
         **({"ready": serving.ready} if serving.ready else {}),
-        "replicas": least if least == most else f"{least}..{most}",
+        "replicas": least if least == most else span_text(least, most),
         "target": serving.target,
         "idle": duration_text(serving.idle_s),
         "hold": {"requests": serving.hold.requests, "for": duration_text(serving.hold.for_s)},
