@@ -21,7 +21,7 @@ from runtimes.local.access.access import LocalAccess
 from scheduler import tasks
 from services.canary import DEVIATIONS, is_above
 from services.models import Replica, Revision, Service
-from services.services import create_service, revise_service
+from services.services import create_service, revise_service, scale_service
 from tests import make
 from tests.gateway_server import Server
 from tests.portal.gateway.conftest import portal_says
@@ -122,7 +122,10 @@ async def calling(key: str, access: LocalAccess, seen: list[Seen] | None = None)
     server = Server(uvicorn.Config(door, log_level="error", lifespan="off"))
     work = asyncio.create_task(server.serve(sockets=[listener]))
     url = f"http://127.0.0.1:{listener.getsockname()[1]}/-/nlp/count/x"
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, force_close=True)) as session, door.running():
+    async with (
+        aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, force_close=True)) as session,
+        door.running(),
+    ):
 
         async def call(number: int, takes: float = 0.0, **headers: str) -> int:
             """X_Dies: the replica is killed when it is to answer."""
@@ -136,6 +139,7 @@ async def calling(key: str, access: LocalAccess, seen: list[Seen] | None = None)
         yield call
         server.should_exit = server.force_exit = True
         await work
+        listener.close()
 
 
 def list_end_reasons() -> set[str]:
@@ -206,6 +210,7 @@ def roll_out_badly() -> None:
     made, ada = Service.objects.get(), make.User.objects.get(username="ada")
     job_file = write_file(BAD, ", canary: {share: 10%}")
     revise_service(actor=ada, service=made, job_file=job_file, check=lambda draft: None, containers=False)
+    scale_service(actor=ada, service=made, replicas="1..2")  # it is not to fall asleep within its second
 
 
 def has_gone_back() -> bool:
