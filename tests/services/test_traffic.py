@@ -1,5 +1,7 @@
 """What revisions answered: sums over processes are exact, and figures are near to those of the times themselves."""
 
+from uuid import uuid4
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -37,13 +39,15 @@ def test_times_beyond_all_buckets_and_none():
 
 @pytest.mark.django_db
 def test_processes_add_to_the_same_slots():
+    service = uuid4().int % 10**12  # the cache outlives a test
     now = 1_900_000_000.0
-    assert [slot.traffic for slot in read_slots(7, now - 12, now)] == [{}] * 3
+    assert [slot.traffic for slot in read_slots(service, now - 12, now)] == [{}] * 3
     for _ in range(2):  # two processes
-        add_counts({(7, 70, REQUESTS): 3, (7, 70, ERRORS): 1, (7, 70, 12): 2, (7, 71, REQUESTS): 1}, now)
-        add_counts({(7, 70, REQUESTS): 1, (8, 80, REQUESTS): 9}, now - SLOT_S)
-    slots = read_slots(7, now - 1000, now)
+        add_counts({(service, 70, REQUESTS): 3, (service, 70, ERRORS): 1, (service, 70, 12): 2}, now)
+        add_counts({(service, 71, REQUESTS): 1}, now)
+        add_counts({(service, 70, REQUESTS): 1, (service + 1, 80, REQUESTS): 9}, now - SLOT_S)
+    slots = read_slots(service, now - 1000, now)
     assert slots[0].began >= now - KEPT_S - SLOT_S
     assert sum_slots(slots, 0, 70) == Traffic(8, 2, {12: 4}) and sum_slots(slots, 0).requests == 10
     assert sum_slots(slots, now, 70) == Traffic(6, 2, {12: 4})
-    assert sum_slots(read_slots(7, now - 1, now), 0).requests == 8  # only what began since
+    assert sum_slots(read_slots(service, now - 1, now), 0).requests == 8  # only what began since
