@@ -110,6 +110,7 @@ SUFFICES = {
     },
     "POST /api/v1/services": {"job_file": NEW_SERVICE},
     "PATCH /api/v1/services/{service_id}": {"job_file": make.SERVICE_FILE.format(**make.USUAL_SERVICE)},
+    "POST /api/v1/services/{service_id}:scale": {"replicas": "0..2"},
     "POST /api/v1/datasets": {"name": "corpus", "path": "corpus"},
     "POST /api/v1/environments:build": {"name": "tools", "pip": ["numpy==2.1.0"], "pool": "dev"},
     "POST /api/v1/notebooks/{notebook_id}:save-environment": {"name": "tools"},
@@ -145,6 +146,7 @@ class World:
         webhook, schedule = make.webhook(cast.ada), make.schedule(cast.ada)
         template, service = make.template(cast.ada, cast.nlp), make.service(cast.ada)
         make.service_key(service)
+        make.canary(service, make.SERVICE_FILE.format(**make.USUAL_SERVICE).replace("access: team", "canary: {}"))
         array = make.array(cast.ada, {"lr": ["1e-4", "3e-4"], "at_once": 1})
         element = array.elements.get()
         make.start(element)

@@ -29,5 +29,9 @@ class Sockets:
             raise ConnectionRefusedError(111, "nobody listens")
         end = socket.socket()
         end.setblocking(False)
-        await asyncio.get_running_loop().sock_connect(end, ("127.0.0.1", self.tasks[uuid][port]))
+        try:
+            await asyncio.get_running_loop().sock_connect(end, ("127.0.0.1", self.tasks[uuid][port]))
+        except OSError:
+            end.close()
+            raise
         return end

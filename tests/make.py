@@ -65,7 +65,9 @@ from schedules.models import Schedule
 from schedules.services import create_schedule
 from services.keys import create_service_key
 from services.models import Service
-from services.services import create_service
+from services.services import create_service, revise_service
+from services.traffic import find_bucket
+from services.traffic_counts import ERRORS, REQUESTS, add_counts
 from webhooks.models import Webhook
 from webhooks.services import create_webhook
 
@@ -433,6 +435,19 @@ def service(person: User, name: str = "chat", **said: str) -> Service:
     """One that nobody has called yet, and whose controller has not looked at it. said: of USUAL_SERVICE."""
     job_file = SERVICE_FILE.format(**USUAL_SERVICE | {"name": name} | said)
     return create_service(user=person, job_file=job_file, check=lambda draft: None, containers=False)
+
+
+def canary(service: Service, job_file: str, errors: int = 1) -> None:
+    """Let a new file of a service be a canary that got 30 requests, beside 300 of the good revision."""
+    abilities = {"check": lambda draft: None, "containers": False}
+    revise_service(actor=service.user, service=service, job_file=job_file, **abilities)
+    now = timezone.now()
+    since = now - timedelta(seconds=30)
+    Service.objects.filter(pk=service.pk).update(canary_since=since)
+    service.refresh_from_db()
+    for revision, requests, failed in ((service.current_id, 300, 0), (service.rollout_id, 30, errors)):
+        counts = {REQUESTS: requests, ERRORS: failed, find_bucket(0.002): requests}
+        add_counts({(service.pk, revision, what): n for what, n in counts.items()}, now.timestamp())
 
 
 def service_key(service: Service) -> str:

@@ -26,7 +26,7 @@ serve = typer.Typer(cls=Group, rich_markup_mode=None, invoke_without_command=Tru
 commands.add_typer(
     serve,
     name="serve",
-    help="Services: serve -f FILE, ls, show, logs, wake, sleep, stop, rollback, rm; key add, ls, rm.",
+    help="Services: serve -f FILE, ls, show, logs, wake, sleep, stop, scale, promote, rollback, rm; key add, ls, rm.",
 )
 keys = new_commands()
 serve.add_typer(keys, name="key", help="Keys by which programs call a service: add, ls, rm.")
@@ -80,15 +80,20 @@ def list_services(ctx: typer.Context) -> None:
 
 @serve.command("show", cls=Command)
 def show_service(ctx: typer.Context, name: Name) -> None:
-    """Show a service with its replicas and revisions."""
+    """Show a service with its replicas and revisions, what it answered, and its canary."""
     session: Session = ctx.obj
     client = session.client()
     one = find_service(client, name)
     revisions = client.get(_path(one, "/revisions"), limit=10)["results"]
+    metrics = client.get(_path(one, "/metrics"))
     lines = [_describe(one), f"team      {one['team']}, owner {one['owner']}"]
+    lines += [f"scale     {one['scale']} replicas"]
+    lines += [f"answered  {_describe_figures(metrics['all'])}, in the last {metrics['window_s'] // 60} minutes"]
+    if one["canary"]:
+        lines += [f"canary    {words}" for words in _describe_canary(one["canary"])]
     lines += [f"replica   {_describe_replica(replica)}" for replica in one["replicas"]]
     lines += [f"revision  {_describe_revision(one, revision)}" for revision in revisions]
-    session.show({**one, "revisions": revisions}, [one["name"]], lines)
+    session.show({**one, "revisions": revisions, "metrics": metrics}, [one["name"]], lines)
 
 
 @serve.command("logs", cls=Command)
@@ -120,6 +125,28 @@ def sleep_service(ctx: typer.Context, name: Name) -> None:
 def stop_service(ctx: typer.Context, name: Name) -> None:
     """End its replicas once they have answered, and refuse requests until somebody wakes it."""
     _act(ctx.obj, name, "stop")
+
+
+@serve.command("promote", cls=Command)
+def promote_canary(ctx: typer.Context, name: Name) -> None:
+    """Let its canary take over before the end of its time. The other way is rollback."""
+    _act(ctx.obj, name, "promote")
+
+
+@serve.command("scale", cls=Command)
+def scale_service(
+    ctx: typer.Context,
+    name: Name,
+    replicas: Annotated[
+        str | None, typer.Argument(metavar="REPLICAS", help="Such as 2 or 0..4; else as its file says.")
+    ] = None,
+) -> None:
+    """Set how many replicas it may have, until a new file of it is rolled out."""
+    session: Session = ctx.obj
+    client = session.client()
+    made = client.post(_path(find_service(client, name), ":scale"), {"replicas": replicas})
+    session.print_note(f"{made['name']} may have {made['scale']} replicas.")
+    _show(session, made)
 
 
 @serve.command("rollback", cls=Command)
@@ -255,9 +282,27 @@ def _describe_replica(one: dict[str, Any]) -> str:
     return f"{one['job']}  r{one['revision']}  {state}{where}  gpu {one['gpu']}{busy}"
 
 
+def _describe_figures(one: dict) -> str:
+    if not one["requests"]:
+        return "no requests"
+    times = f", p50 {one['p50_ms']:g} ms, p95 {one['p95_ms']:g} ms" if one["p50_ms"] is not None else ""
+    return f"{one['requests']} requests, {one['per_s']:g}/s, {one['error_percent']:g}% errors{times}"
+
+
+def _describe_canary(one: dict) -> list[str]:
+    rule = one["back_if"]
+    p95 = f" or p95 {rule['p95_factor']:g}x" if rule["p95_factor"] else ""
+    until = f"until {one['until'][:16]}" if one["until"] else "comes up"
+    lines = [
+        f"r{one['revision']}  {one['share']}% of the requests, {until}; back at {rule['error_percent']:g}% errors{p95}"
+    ]
+    return lines + ([f"so far: {_describe_figures(one['so_far'])}"] if one["so_far"] else [])
+
+
 def _describe_revision(service: dict, one: dict) -> str:
     current = "answers" if one["number"] == service["revision"] else "failed" if one["failed"] else ""
-    return f"r{one['number']}  {one['created_by']}  {one['created_at'][:16]}  {current}".rstrip()
+    words = f"r{one['number']}  {one['created_by']}  {one['created_at'][:16]}  {current}".rstrip()
+    return f"{words}: {one['why']}" if one["failed"] and one["why"] else words
 
 
 def _row(one: dict) -> list[str]:

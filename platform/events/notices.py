@@ -57,6 +57,7 @@ KINDS: dict[str, Channels] = {
     "alert_ended": Channels(portal=True, mail=False),
     "shared": Channels(portal=True, mail=True),
     "schedule_refused": Channels(portal=True, mail=True),
+    "service_failed": Channels(portal=True, mail=True),
     "report": Channels(portal=False, mail=True),
 }
 

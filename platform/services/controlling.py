@@ -15,7 +15,7 @@ from common.errors import PlatformError, describe_as_json
 from common.locks import database_now
 from events.record_and_publish import SYSTEM, publish_row, record
 from jobs.control import end_jobs
-from jobs.models import Job, JobKind, Task
+from jobs.models import JobKind, Task
 from jobs.probing.http_status import get_status, is_listening
 from jobs.states import JobState, TaskState
 from jobs.submit import Check, submit_job
@@ -24,6 +24,7 @@ from services.decide import Plan, ReplicaSeen, ServiceSeen, count_crash, decide
 from services.in_flight import Loads, read_loads
 from services.job_spec import build_replica_spec
 from services.models import Replica, Revision, Service
+from services.trials import begin_trial, end_trial, go_back, see_trial, tell_owner
 
 log = logging.getLogger("tessera.services")
 
@@ -65,21 +66,30 @@ def control_service(pk: int, loads: Loads | None, check: Check, containers: bool
         if replica.job.is_final:
             _settle(service, replica, now)
     kept = [one for one in replicas if not one.job.is_final]
-    plan = decide(see_service(service, kept, loads), now)
+    plan = decide(see_service(service, kept, loads, now), now)
+    scaled, canary = find_scaled(service), service.canary
     _carry_out(service, kept, plan, now)
     for preemptible in plan.start:
-        if not _start(service, preemptible, check, containers, now):
+        if not _start(service, scaled, preemptible, check, containers, now):
             break
+    if plan.start_canary and canary is not None:
+        _start(service, canary, True, check, containers, now)
     return plan
 
 
-def see_service(service: Service, replicas: Sequence[Replica], loads: Loads | None) -> ServiceSeen:
+def find_scaled(service: Service) -> Revision:
+    """Return the revision that has as many replicas as the requests need."""
+    canary, current = service.canary, service.current
+    return current if canary is not None and current is not None else service.newest
+
+
+def see_service(service: Service, replicas: Sequence[Replica], loads: Loads | None, now: datetime) -> ServiceSeen:
     """Return what is decided by. replicas: those whose jobs have not ended."""
-    newest, tasks = service.newest, find_running_tasks(replicas)
+    scaled, tasks = find_scaled(service), find_running_tasks(replicas)
     passed = loads.replicas if loads else {}
     return ServiceSeen(
-        serving=newest.serving,
-        current=service.current_id or newest.pk,
+        serving=service.scale(scaled.serving),
+        current=service.current_id or scaled.pk,
         rollout=service.rollout_id,
         stopped=service.stopped_at is not None,
         woken_at=service.woken_at,
@@ -96,8 +106,9 @@ def see_service(service: Service, replicas: Sequence[Replica], loads: Loads | No
             )
             for one in replicas
         ),
-        retry_at=newest.retry_at,
-        failed=newest.failed_at is not None,
+        retry_at=scaled.retry_at,
+        failed=scaled.failed_at is not None,
+        trial=see_trial(service, now),
     )
 
 
@@ -155,13 +166,14 @@ def _settle(service: Service, replica: Replica, now: datetime) -> None:
     retry_at, failed_at = (now + wait, None) if wait is not None else (None, now)
     Revision.objects.filter(pk=revision.pk).update(crashes=crashes, retry_at=retry_at, failed_at=failed_at, why=why)
     if failed_at is not None and revision.failed_at is None:
-        _give_up(service, revision, job)
+        _give_up(service, revision, why)
     _read_revisions_again(service)
 
 
-def _give_up(service: Service, revision: Revision, job: Job) -> None:
+def _give_up(service: Service, revision: Revision, why: dict) -> None:
     """Let a service whose newest revision has failed go on with the good one, if there is one."""
-    record(service, "failed", actor=SYSTEM, params={"revision": revision.number, "job": job.public_id})
+    record(service, "failed", actor=SYSTEM, params={"revision": revision.number, "job": why["job"]})
+    tell_owner(service, revision, why)
     if service.rollout_id == revision.pk:
         Service.objects.filter(pk=service.pk).update(rollout=None)
         service.rollout = None
@@ -174,6 +186,12 @@ def _read_revisions_again(service: Service) -> None:
 
 
 def _carry_out(service: Service, replicas: Sequence[Replica], plan: Plan, now: datetime) -> None:
+    if plan.begin_trial:
+        begin_trial(service, now)
+    if plan.end_trial:
+        end_trial(service)
+    if plan.back is not None:
+        go_back(service, replicas, plan.back, now)
     if plan.promote:
         record(service, "promoted", actor=SYSTEM, params={"revision": service.newest.number})
         Service.objects.filter(pk=service.pk).update(current=service.newest, rollout=None)
@@ -190,9 +208,10 @@ def _carry_out(service: Service, replicas: Sequence[Replica], plan: Plan, now: d
         end_jobs(by=SYSTEM, jobs=ended, reason="not_needed")
 
 
-def _start(service: Service, preemptible: bool, check: Check, containers: bool, now: datetime) -> bool:
-    """Submit one replica of the newest revision; False if that is refused, which is tried again in a while."""
-    revision = service.newest
+def _start(
+    service: Service, revision: Revision, preemptible: bool, check: Check, containers: bool, now: datetime
+) -> bool:
+    """Submit one replica of a revision; False if that is refused, which is tried again in a while."""
     spec = build_replica_spec(service, revision, preemptible=preemptible)
     try:
         with transaction.atomic():

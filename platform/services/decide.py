@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from math import ceil
 
 from jobs.jobfile.serving import Serving
+from services.canary import Breach, Trial, judge_canary
 
 DOWN_AFTER = timedelta(seconds=60)
 """How long fewer replicas must have been enough before one ends."""
@@ -33,8 +34,9 @@ class ReplicaSeen:
 class ServiceSeen:
     """A service, and its replicas whose jobs have not ended.
 
-    serving, retry_at, failed: of the newest revision. in_flight: requests of the service that gateways hold or passed
-    on; None if no gateway says how many. The moments are those of `services.models.Service`.
+    serving, retry_at, failed: of the revision that is scaled. in_flight: requests of the service that gateways hold or
+    passed on; None if no gateway says how many. trial: of the rollout, while it is a canary. The moments are those of
+    `services.models.Service`.
     """
 
     serving: Serving
@@ -48,21 +50,28 @@ class ServiceSeen:
     replicas: tuple[ReplicaSeen, ...] = ()
     retry_at: datetime | None = None
     failed: bool = False
+    trial: Trial | None = None
 
     @property
-    def newest(self) -> int:
-        return self.current if self.rollout is None else self.rollout
+    def scaled(self) -> int:
+        """The revision that has as many replicas as the requests need: not a canary, which has one."""
+        return self.current if self.rollout is None or self.trial else self.rollout
 
 
 @dataclass(frozen=True)
 class Plan:
-    """start: whether each new replica of the newest revision may be stopped for others. drain, end: replicas, by id.
+    """start: whether each new replica of the scaled revision may be stopped for others. drain, end: replicas' ids.
 
-    promote: whether the rollout becomes the current revision. busy_at, low_since: what is remembered. awake: whether
-    there is anything to do for it.
+    start_canary: whether the canary gets its replica. begin_trial: whether its time begins. back: why it goes back, if
+    it does. end_trial: whether it passed. promote: whether the rollout becomes the current revision. busy_at,
+    low_since: what is remembered. awake: whether there is anything to do for it.
     """
 
     start: tuple[bool, ...] = ()
+    start_canary: bool = False
+    begin_trial: bool = False
+    back: Breach | None = None
+    end_trial: bool = False
     drain: tuple[int, ...] = ()
     end: tuple[int, ...] = ()
     promote: bool = False
@@ -75,17 +84,26 @@ def decide(seen: ServiceSeen, now: datetime) -> Plan:
     """Return the steps that lead to as many replicas as the requests need."""
     busy_at = now if seen.in_flight else seen.busy_at
     kept = [one for one in seen.replicas if one.draining_at is None]
-    mine = [one for one in kept if one.revision == seen.newest]
-    others = [one for one in kept if one.revision != seen.newest]
+    mine = [one for one in kept if one.revision == seen.scaled]
+    canary = [one for one in kept if seen.trial and one.revision == seen.rollout]
+    others = [one for one in kept if one not in mine and one not in canary]
     need = count_needed(seen, len(mine), now)
     low_since = (seen.low_since or now) if need < len(mine) else None
     surplus = _choose_surplus(mine, need) if _may_shrink(seen, need, low_since, now) else []
-    promote = seen.rollout is not None and _can_promote(mine, others, need, known=seen.in_flight is not None)
-    out = others if promote or seen.rollout is None or seen.stopped else []
+    known = seen.in_flight is not None
+    rolls_out = seen.rollout is not None and seen.trial is None
+    promote = rolls_out and _can_promote(mine, others, need, known=known)
+    out = others if promote or not rolls_out or seen.stopped else []
+    back = judge_canary(seen.trial, now) if seen.trial else None
+    no_canary = canary if back or not need else canary[1:]
     return Plan(
         start=_plan_starts(seen, len(mine), need, now),
-        drain=tuple(one.pk for one in [*surplus, *out]),
-        end=tuple(one.pk for one in seen.replicas if is_drained(one, known=seen.in_flight is not None, now=now)),
+        start_canary=back is None and _needs_canary(seen, len(canary), need, now),
+        begin_trial=seen.trial is not None and seen.trial.since is None and any(one.ready for one in canary),
+        back=back,
+        end_trial=back is None and known and _has_passed(seen.trial, now),
+        drain=tuple(one.pk for one in [*surplus, *out, *no_canary]),
+        end=tuple(one.pk for one in seen.replicas if is_drained(one, known=known, now=now)),
         promote=promote,
         busy_at=busy_at if need or seen.in_flight else None,
         low_since=None if surplus else low_since,
@@ -94,7 +112,7 @@ def decide(seen: ServiceSeen, now: datetime) -> Plan:
 
 
 def count_needed(seen: ServiceSeen, running: int, now: datetime) -> int:
-    """Return how many replicas of the newest revision there should be. running: how many there are."""
+    """Return how many replicas of the scaled revision there should be. running: how many there are."""
     if seen.stopped:
         return 0
     least, most = seen.serving.replicas
@@ -133,6 +151,18 @@ def _plan_starts(seen: ServiceSeen, running: int, need: int, now: datetime) -> t
     if seen.failed or (seen.retry_at is not None and now < seen.retry_at):
         return ()
     return tuple(place >= seen.serving.replicas[0] for place in range(running, need))
+
+
+def _needs_canary(seen: ServiceSeen, running: int, need: int, now: datetime) -> bool:
+    """Whether the canary gets its replica: a further one, which others may stop, while the service is awake."""
+    if seen.trial is None or running or not need:
+        return False
+    return seen.trial.retry_at is None or now >= seen.trial.retry_at
+
+
+def _has_passed(trial: Trial | None, now: datetime) -> bool:
+    """Whether a canary's time is over and all that it answered is known."""
+    return trial is not None and trial.has_ended(now) and trial.answered is not None
 
 
 def _may_shrink(seen: ServiceSeen, need: int, low_since: datetime | None, now: datetime) -> bool:

@@ -13,6 +13,7 @@ FIELD_MESSAGES = {
     "too_many_service_keys": _("A service has at most %(max)s keys. End one that is not used any more."),
 }
 ERROR_MESSAGES = {
+    "no_canary": _("No revision of %(name)s is tried as a canary now, so there is nothing to end early."),
     "service_failing": _("%(name)s is failing: its replicas end by themselves. Its owner can read why on its page."),
     "service_full": _("%(name)s is waking, and %(max)s requests wait already. Try again in a while."),
     "service_silent": _("%(name)s took the request and ended before it answered. It was not sent again."),

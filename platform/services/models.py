@@ -1,5 +1,6 @@
 """Services: named programs that answer requests. Each replica is a job."""
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Self
 
@@ -34,9 +35,11 @@ class ServiceQuerySet(models.QuerySet["Service"]):
 class Service(models.Model):
     """A service and what its controller remembers of it.
 
-    current: the revision that answers. rollout: the one that takes its place once it is ready. stopped_at: a person
-    stopped it. woken_at: when it was last woken by hand, or got a new revision. busy_at: when it last had requests.
-    low_since: since when it has more replicas than it needs.
+    current: the revision that answers. rollout: the one that takes its place once it is ready. canary_since: since when
+    the rollout, as a canary, gets its share of the requests. canary_passed: it is tried no longer. least, most: how
+    many replicas, as a person set it until a new file is rolled out. stopped_at: a person stopped it. woken_at: when it
+    was last woken by hand, or got a new revision. busy_at: when it last had requests. low_since: since when it has more
+    replicas than it needs.
     """
 
     KIND = "service"
@@ -46,6 +49,10 @@ class Service(models.Model):
     name = models.CharField(max_length=40)
     current = models.ForeignKey("Revision", null=True, on_delete=models.PROTECT, related_name="+")
     rollout = models.ForeignKey("Revision", null=True, on_delete=models.PROTECT, related_name="+")
+    canary_since = models.DateTimeField(null=True)
+    canary_passed = models.BooleanField(default=False)
+    least = models.PositiveSmallIntegerField(null=True)
+    most = models.PositiveSmallIntegerField(null=True)
     stopped_at = models.DateTimeField(null=True)
     woken_at = models.DateTimeField(null=True)
     busy_at = models.DateTimeField(null=True)
@@ -75,6 +82,24 @@ class Service(models.Model):
         revision = self.rollout or self.current
         assert revision is not None  # from its creation on
         return revision
+
+    @property
+    def serving(self) -> Serving:
+        """How it is to answer: as the newest file says, with as many replicas as a person set."""
+        return self.scale(self.newest.serving)
+
+    def scale(self, serving: Serving) -> Serving:
+        """Return how a revision of it answers, with as many replicas as a person set."""
+        if self.least is None or self.most is None:
+            return serving
+        return replace(serving, replicas=(self.least, self.most))
+
+    @property
+    def canary(self) -> "Revision | None":
+        """The revision that is tried on a share of the requests: the rollout, while a good one answers the others."""
+        if self.rollout is None or self.canary_passed or self.rollout.serving.canary is None:
+            return None
+        return self.rollout if self.current and self.current.failed_at is None else None
 
 
 class Revision(models.Model):

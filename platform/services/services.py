@@ -1,4 +1,4 @@
-"""Create, change, wake, put to sleep, stop and delete services, and go back to an earlier revision.
+"""Create, change, scale, wake, put to sleep, stop and delete services, and go back to an earlier revision.
 
 Lock the service, then the person's limit, then the job.
 """
@@ -11,14 +11,16 @@ from django.db.models.functions import Now
 
 from accounts.models import User
 from accounts.permissions import require
-from common.errors import FieldError, InvalidInput, NameTaken, NotFound, StaleState
+from common.errors import Conflict, FieldError, InvalidInput, NameTaken, NotFound, StaleState
 from common.locks import lock_rows
 from common.text import shorten_text
 from events.record_and_publish import hint, record
 from jobs.control import end_jobs
 from jobs.idempotency import find_answer, keep_answer
+from jobs.jobfile.description import REPLICAS
 from jobs.jobfile.load import load_jobfile
 from jobs.jobfile.parse import parse_spec
+from jobs.jobfile.serving import span_text
 from jobs.jobfile.spec import JobSpec, to_json
 from jobs.models import Job, JobKind
 from jobs.submit import Check, choose_pool, pin_digest
@@ -77,20 +79,22 @@ def revise_service(*, actor: User, service: Service, job_file: str, check: Check
     with transaction.atomic():
         row = _lock(service.pk)
         if row.newest.job_file != job_file:
+            Service.objects.filter(pk=row.pk).update(least=None, most=None)
             _roll_out(row, _add_revision(row, job_file, spec, actor), actor, "revised")
     return find_again(service.pk)
 
 
 @transaction.atomic
 def roll_back(*, actor: User, service: Service, number: int | None = None) -> Service:
-    """Roll out an earlier revision once more. number: which; None: the one before the newest.
+    """Roll out an earlier revision once more, which is not tried as a canary.
+
+    number: which; None: the one that answers while another is rolled out, else the last before it that did not fail.
 
     Raises InvalidInput, NotPermitted.
     """
     require(actor, "service.change", service.team, service.user_id)
     row = _lock(service.pk)
-    earlier = row.revisions.filter(number=number) if number else row.revisions.filter(number__lt=row.newest.number)
-    revision = earlier.first()
+    revision = row.revisions.filter(number=number).first() if number else _find_earlier(row)
     if revision is None:
         known = ", ".join(map(str, row.revisions.values_list("number", flat=True)[:20]))
         raise InvalidInput([FieldError("/revision", "no_such_revision", {"known": known})])
@@ -99,7 +103,40 @@ def roll_back(*, actor: User, service: Service, number: int | None = None) -> Se
         record(row, "rolled_back", actor=actor.as_actor, params={"revision": revision.number})
         hint(LOOP)
     else:
-        _roll_out(row, revision, actor, "rolled_back")
+        _roll_out(row, revision, actor, "rolled_back", canary=False)
+    return find_again(row.pk)
+
+
+@transaction.atomic
+def promote_canary(*, actor: User, service: Service) -> Service:
+    """Let a canary take over before the end of its time, once it has the replicas that are needed.
+
+    Raises Conflict where there is none, NotPermitted.
+    """
+    require(actor, "service.change", service.team, service.user_id)
+    row = _lock(service.pk)
+    if row.canary is None:
+        raise Conflict("no_canary", name=row.name)
+    Service.objects.filter(pk=row.pk).update(canary_passed=True, woken_at=Now())
+    record(row, "promoted_early", actor=actor.as_actor, params={"revision": row.canary.number})
+    hint(LOOP)
+    return find_again(row.pk)
+
+
+@transaction.atomic
+def scale_service(*, actor: User, service: Service, replicas: str | None) -> Service:
+    """Set how many replicas there may be, as a job file says it (2, 0..4), until a new file is rolled out.
+
+    replicas: None = as its file says. Raises InvalidInput, NotPermitted.
+    """
+    require(actor, "service.change", service.team, service.user_id)
+    least, most = (None, None) if replicas is None else _read_replicas(replicas)
+    row = _lock(service.pk)
+    if (row.least, row.most) != (least, most):
+        Service.objects.filter(pk=row.pk).update(least=least, most=most)
+        said = span_text(*row.newest.serving.replicas if least is None or most is None else (least, most))
+        record(row, "scaled", actor=actor.as_actor, params={"replicas": said})
+        hint(LOOP)
     return find_again(row.pk)
 
 
@@ -171,9 +208,26 @@ def _add_revision(service: Service, job_file: str, spec: JobSpec, by: User) -> R
     return Revision.objects.create(service=service, number=last + 1, **made)
 
 
-def _roll_out(row: Service, revision: Revision, actor: User, verb: str) -> None:
-    """Let a revision take the current one's place, and try it even if nobody calls the service now."""
-    Service.objects.filter(pk=row.pk).update(rollout=revision, woken_at=Now())
+def _read_replicas(text: str) -> tuple[int, int]:
+    least, most = REPLICAS.read(int(text) if text.isdecimal() else text, "/replicas")
+    if most == 0:
+        raise InvalidInput([FieldError("/replicas", "no_replicas")])
+    return least, most
+
+
+def _find_earlier(row: Service) -> Revision | None:
+    if row.rollout is not None:
+        return row.current
+    return row.revisions.filter(number__lt=row.newest.number, failed_at=None).first()
+
+
+def _roll_out(row: Service, revision: Revision, actor: User, verb: str, *, canary: bool = True) -> None:
+    """Let a revision take the current one's place, and try it even if nobody calls the service now.
+
+    canary: on a share of the requests first, if its file says so.
+    """
+    rolled = {"rollout": revision, "canary_since": None, "canary_passed": not canary}
+    Service.objects.filter(pk=row.pk).update(woken_at=Now(), **rolled)
     Revision.objects.filter(pk=revision.pk).update(crashes=0, failed_at=None, retry_at=None, why=None)
     record(row, verb, actor=actor.as_actor, params={"revision": revision.number})
     hint(LOOP)

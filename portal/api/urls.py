@@ -162,6 +162,9 @@ urlpatterns = [
     path("services/<service:service_id>:sleep", services.ServiceSleep.as_view(), name="api-service-sleep"),
     path("services/<service:service_id>:stop", services.ServiceStop.as_view(), name="api-service-stop"),
     path("services/<service:service_id>:rollback", services.ServiceRollback.as_view(), name="api-service-rollback"),
+    path("services/<service:service_id>:promote", services.ServicePromote.as_view(), name="api-service-promote"),
+    path("services/<service:service_id>:scale", services.ServiceScale.as_view(), name="api-service-scale"),
+    path("services/<service:service_id>/metrics", services.ServiceMetrics.as_view(), name="api-service-metrics"),
     path("services/<service:service_id>/revisions", services.ServiceRevisions.as_view(), name="api-service-revisions"),
     path("services/<service:service_id>/keys", services.ServiceKeys.as_view(), name="api-service-keys"),
     path(

@@ -48,7 +48,7 @@ from portal.pages.services import views as services
 from portal.pages.sharing import views as sharing
 from portal.pages.templates import views as templates
 from schedules.services import resume_schedule, suspend_schedule
-from services.services import put_to_sleep, stop_service, wake_service
+from services.services import promote_canary, put_to_sleep, stop_service, wake_service
 
 urlpatterns = [
     path("", home.home, name="home"),
@@ -120,6 +120,13 @@ urlpatterns = [
     path("services/<str:service_id>/wake", services.act_on_service, {"service": wake_service}, name="service_wake"),
     path("services/<str:service_id>/sleep", services.act_on_service, {"service": put_to_sleep}, name="service_sleep"),
     path("services/<str:service_id>/stop", services.act_on_service, {"service": stop_service}, name="service_stop"),
+    path(
+        "services/<str:service_id>/promote",
+        services.act_on_service,
+        {"service": promote_canary},
+        name="service_promote",
+    ),
+    path("services/<str:service_id>/scale", services.scale, name="service_scale"),
     path("services/<str:service_id>/rollback/<int:number>", services.go_back, name="service_rollback"),
     path("services/<str:service_id>/delete", services.delete, name="service_delete"),
     path("services/<str:service_id>/keys", services.service_keys, name="service_keys"),

@@ -6,7 +6,10 @@ from functools import cached_property
 
 from django.conf import settings
 
+from common.steady_clock import steady_now
+from jobs.jobfile.serving import span_text
 from jobs.states import JobState, TaskState
+from portal.services.canary_view import CanaryView, view_canary
 from portal.services.wait_words import Wait, describe_waking
 from services.in_flight import Loads, read_loads
 from services.models import Replica, Service
@@ -77,6 +80,15 @@ class ServiceView:
     @property
     def in_flight(self) -> int | None:
         return None if self.loads is None else self.loads.services.get(self.service.pk, 0)
+
+    @cached_property
+    def canary(self) -> CanaryView | None:
+        return view_canary(self.service, steady_now()) if self.service.canary else None
+
+    @property
+    def scale(self) -> str:
+        """How many replicas there may be, as a job file says it."""
+        return span_text(*self.service.serving.replicas)
 
     @property
     def address(self) -> str:

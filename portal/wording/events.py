@@ -18,6 +18,8 @@ from jobs.reason_messages import describe_resize_refusal
 from jobs.states import JobState, TaskState
 from monitoring.models import AlertState
 from portal.wording.resources import list_alternatives
+from services.canary_messages import describe_breach
+from services.trials import WENT_BACK
 
 # Recorded by portal.access.task_access.
 SESSIONS = {
@@ -169,6 +171,13 @@ SENTENCES: dict[tuple[str, str], str | Promise] = {
     ("service", "created"): gettext_lazy("The service “%(name)s” was created"),
     ("service", "revised"): gettext_lazy("Revision %(revision)s is rolled out"),
     ("service", "rolled_back"): gettext_lazy("Revision %(revision)s is rolled out once more"),
+    ("service", "tried"): gettext_lazy("Revision %(revision)s is tried as a canary"),
+    ("service", "passed"): gettext_lazy("Revision %(revision)s passed as a canary"),
+    ("service", "went_back"): gettext_lazy("Revision %(revision)s went back. %(breach)s"),
+    ("service", "promoted_early"): gettext_lazy(
+        "Revision %(revision)s takes over before the end of its time as a canary"
+    ),
+    ("service", "scaled"): gettext_lazy("There may be %(replicas)s replicas now"),
     ("service", "promoted"): gettext_lazy("Revision %(revision)s answers"),
     ("service", "failed"): gettext_lazy("Revision %(revision)s failed: %(job)s ended by itself"),
     ("service", "woken"): gettext_lazy("The service was woken by hand"),
@@ -309,6 +318,8 @@ def describe_event(row: Event, *, alone: bool = False) -> str:
     for name in ("from", "until"):
         if moment := parse_datetime(params.get(name, "")):
             params[name] = date_format(timezone.localtime(moment), "DATETIME_FORMAT")
+    if about == WENT_BACK:
+        params["breach"] = describe_breach(row.params)
     if "lost_s" in row.params:
         params["lost"] = show_duration(row.params["lost_s"])
     known = SENTENCES.get((row.kind, f"{about}.{params.get('kind')}"), SENTENCES.get((row.kind, about), row.type))

@@ -13,11 +13,13 @@ from django.utils.translation import gettext_lazy, ngettext_lazy
 from common.error_messages import fill_gaps
 from events.models import Event, Notice
 from jobs.reason_messages import describe_end, end_hint
+from portal.services.why_words import describe_why
 from portal.wording.errors import describe_stored_refusal
 from portal.wording.monitoring.alerts import HINTS, describe_subjects, name_rule
 from portal.wording.monitoring.away import describe_away_notice
 from portal.wording.monitoring.idle import describe_idle_notice
 from portal.wording.time_of_day import name_moment
+from services.trials import WENT_BACK
 
 # Labels in the settings.
 KIND_LABELS: dict[str, str | Promise] = {
@@ -37,6 +39,7 @@ KIND_LABELS: dict[str, str | Promise] = {
     "alert_ended": gettext_lazy("An alert that I was told of ends"),
     "shared": gettext_lazy("A colleague opens a job or notebook to me"),
     "schedule_refused": gettext_lazy("A job of one of my schedules is refused, or a schedule is suspended for it"),
+    "service_failed": gettext_lazy("A revision of one of my services fails, or goes back as a canary"),
     "report": gettext_lazy("A report is due that I asked for below"),
 }
 
@@ -58,6 +61,8 @@ TITLES: dict[str, str | Promise] = {
     "shared": gettext_lazy("%(person)s opened %(what)s to you"),
     "schedule_refused": gettext_lazy("The job of your schedule %(name)s was refused"),
     "schedule_refused.suspended": gettext_lazy("Your schedule %(name)s is suspended: %(refusals)s jobs were refused"),
+    "service_failed": gettext_lazy("Revision %(revision)s of your service %(name)s failed"),
+    "service_failed.went_back": gettext_lazy("Revision %(revision)s of your service %(name)s went back"),
     "report": gettext_lazy("A report is there for you"),
 }
 RUN_TITLES: dict[str, Promise] = {
@@ -95,6 +100,7 @@ LOOKS = {
     "alert_ended": ("circle-check", "done"),
     "shared": ("users", "next"),
     "schedule_refused": ("rotate-clockwise", "fault"),
+    "service_failed": ("alert-circle", "fault"),
     "report": ("chart-pie", "next"),
 }
 # Object kind -> (URL name, its parameter, the notice's column with the value).
@@ -107,6 +113,7 @@ PAGES = {
     "report_mail": ("reports", "", ""),
     "schedule": ("schedule", "schedule_id", "label"),
     "array": ("array", "array_id", "label"),
+    "service": ("service", "service_id", "label"),
 }
 
 NOTICE_PAGES = {**PAGES, "user": ("notebooks", "", "")}
@@ -159,6 +166,8 @@ def view_notice(row: Notice, verdict: str = "") -> NoticeView:
 
 
 def _title_key(row: Notice) -> str:
+    if row.kind == "service_failed" and row.params.get("why", {}).get("code") == WENT_BACK:
+        return f"{row.kind}.{WENT_BACK}"
     return f"{row.kind}.suspended" if row.params.get("suspended") else row.kind
 
 
@@ -192,6 +201,8 @@ def _text(row: Notice) -> str:
         return str(WEBHOOK_WHY.get(row.params.get("why", ""), ""))
     if row.kind == "schedule_refused":
         return _describe_schedule_refusal(row.params)
+    if row.kind == "service_failed":
+        return f"{describe_why(row.params.get('why'))} {_('The last lines of its log are on the page of the service.')}"
     if row.kind == "away":
         return describe_away_notice(row.params)
     if row.kind.startswith("idle_"):

@@ -1,14 +1,17 @@
 """What the controller writes: replicas as jobs of the queue, crashes, revisions, and what it remembers."""
 
 from datetime import timedelta
+from time import time
 
 import pytest
 
 from common.errors import InvalidInput, NameTaken, NotPermitted, QuotaExceeded
 from common.locks import database_now
-from events.models import Event
+from events.models import Event, Notice
 from jobs.models import Job, JobKind
 from jobs.states import JobState, TaskState
+from portal.wording.events import describe_event
+from portal.wording.notices import view_notice
 from services.controlling import control_service, control_services
 from services.in_flight import Loads, publish_counts, read_loads, withdraw_counts
 from services.models import Replica, Service
@@ -21,6 +24,7 @@ from services.services import (
     stop_service,
     wake_service,
 )
+from services.traffic_counts import ERRORS, REQUESTS, add_counts
 from tests import make
 
 pytestmark = pytest.mark.django_db
@@ -113,6 +117,9 @@ def test_a_crash_loop_backs_off_and_then_fails_with_its_job_named(cast):
     assert revision.failed_at is not None
     assert revision.why == {"code": "crashed", "job": last.public_id, "reason": "exit_nonzero", "exit_code": 3}
     assert Event.objects.filter(kind="service", verb="failed").count() == 1
+    notice = view_notice(Notice.objects.get(user_id=cast.ada.pk, kind="service_failed"))
+    assert notice.title == "Revision 1 of your service chat failed"
+    assert notice.text.startswith(f"{last.public_id}: The program ended with an error.")
     look(service, requests=1)
     assert not service.replicas.exists()
     wake_service(actor=cast.ada, service=service)
@@ -154,6 +161,71 @@ def test_a_bad_revision_is_given_up_and_the_good_one_stays(cast):
     service = Service.objects.get()
     assert (service.current.number, service.rollout) == (1, None)
     assert [one.pk for one in service.replicas.filter(draining_at=None)] == [good.pk]
+
+
+def try_canary(cast, service: Service, run: str) -> Replica:
+    """Let a new revision be a canary that is ready, and return its replica."""
+    job_file = file_of(run=run).replace("access: team", "access: team, canary: {for: 10m}")
+    revise_service(actor=cast.ada, service=service, job_file=job_file, **ABILITIES)
+    look(service, requests=1)
+    canary = service.replicas.latest("pk")
+    start(canary)
+    look(service, requests=1)
+    pass_time(service, canary_since=30)
+    return canary
+
+
+def answer(revision: int, service: Service, requests: int, errors: int) -> None:
+    add_counts({(service.pk, revision, REQUESTS): requests, (service.pk, revision, ERRORS): errors}, time())
+
+
+def test_a_bad_canary_goes_back_and_the_good_revision_stays_whole(cast):
+    service = make.service(cast.ada)
+    look(service, requests=1)
+    good = service.replicas.get()
+    start(good)
+    canary = try_canary(cast, service, "python bad.py")
+    assert canary.revision.number == 2 and canary.job.preemptible
+    answer(good.revision_id, service, 300, 0)
+    answer(canary.revision_id, service, 30, 1)
+    look(service, requests=1)
+    assert Service.objects.get().canary == canary.revision
+    answer(canary.revision_id, service, 0, 5)
+    look(service, requests=1)
+    service, bad = Service.objects.get(), service.revisions.get(number=2)
+    assert (service.current.number, service.rollout) == (1, None) and bad.failed_at is not None
+    told = {"kind": "errors", "got": 20.0, "limit": 2.0, "requests": 30}
+    assert bad.why == {"code": "went_back", "job": canary.job.public_id, **told}
+    event = Event.objects.get(kind="service", verb="went_back")
+    words = "20% of its 30 requests failed, more than 2%."
+    assert describe_event(event) == f"Revision 2 went back. {words}"
+    notice = view_notice(Notice.objects.get(user_id=cast.ada.pk, kind="service_failed"))
+    assert notice.title == "Revision 2 of your service chat went back" and words in notice.text
+    assert notice.path == f"/services/{service.public_id}/"
+    assert [one.pk for one in service.replicas.filter(draining_at=None)] == [good.pk]
+    roll_back(actor=cast.ada, service=service, number=2)  # whoever wants it nevertheless need not wait
+    assert Service.objects.get().canary is None
+
+
+def test_a_canary_that_passed_takes_over_once_it_has_the_replicas(cast):
+    service = make.service(cast.ada)
+    look(service, requests=4)
+    for replica in service.replicas.all():
+        start(replica)
+    canary = try_canary(cast, service, "python fine.py")
+    look(service, requests=4)
+    assert service.replicas.filter(revision=canary.revision).count() == 1
+    pass_time(service, canary_since=601)
+    look(service, requests=4)
+    look(service, requests=4)
+    started = service.replicas.filter(revision=canary.revision)
+    assert (Service.objects.get().current.number, started.count()) == (1, 2)
+    start(started.last())
+    look(service, requests=4)
+    service = Service.objects.get()
+    assert (service.current.number, service.rollout) == (2, None)
+    assert roll_back(actor=cast.ada, service=service).rollout.number == 1
+    assert roll_back(actor=cast.ada, service=service).rollout is None
 
 
 def test_a_replica_that_is_refused_is_tried_again_and_says_why(cast, monkeypatch):

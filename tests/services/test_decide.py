@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.jobfile.serving import Serving
+from jobs.jobfile.serving import Canary, Serving
+from services.canary import Answered, Trial
 from services.decide import (
     BACK_OFF,
     DRAIN_AT_LEAST,
@@ -18,6 +19,7 @@ from services.decide import (
     count_crash,
     decide,
 )
+from services.traffic import Traffic
 
 NOW = datetime(2027, 1, 5, 12, tzinfo=UTC)
 SERVING = Serving(port=8000, replicas=(0, 4), target=8, idle_s=600)
@@ -132,6 +134,41 @@ def test_a_rollout_that_is_given_up_drains():
     assert decide(see(up(1), starting(2, 2), in_flight=1), NOW).drain == (2,)
 
 
+BAD = (Answered(Traffic(40, 30), Traffic(400)),)
+
+
+@pytest.mark.parametrize(
+    ("replicas", "known", "trial", "said"),
+    [
+        ([], {"in_flight": 0}, Trial(Canary()), {}),  # it sleeps, and so does the canary
+        ([], {"in_flight": 1}, Trial(Canary()), {"start": (True,), "start_canary": True}),
+        ([up(1)], {"in_flight": 1}, Trial(Canary()), {"start_canary": True}),
+        ([up(1)], {"in_flight": 1}, Trial(Canary(), retry_at=ago(-1)), {}),  # it crashed a moment ago
+        ([up(1), starting(2, 2)], {"in_flight": 1}, Trial(Canary()), {}),
+        ([up(1), up(2, revision=2)], {"in_flight": 1}, Trial(Canary()), {"begin_trial": True}),
+        ([up(1), up(2, revision=2)], {"in_flight": 30}, Trial(Canary(), ago(9)), {"start": (True,) * 3}),
+        ([up(1), up(2, revision=2)], {"in_flight": 1}, Trial(Canary(), ago(1799)), {}),
+        ([up(1), up(2, revision=2)], {"in_flight": 1}, Trial(Canary(), ago(1800)), {"end_trial": True}),
+        ([up(1), up(2, revision=2)], {"in_flight": 1}, Trial(Canary(), ago(1800), None), {}),  # nobody knows how it was
+        ([up(1), up(2, revision=2)], {"in_flight": None}, Trial(Canary(), ago(1800)), {}),
+        ([up(1), up(2, revision=2)], {"in_flight": 1}, Trial(Canary(), ago(9), BAD), {"drain": (2,), "back": "errors"}),
+        (
+            [up(1), up(2, revision=2)],
+            {"in_flight": 1},
+            Trial(Canary(), ago(1800), BAD),
+            {"drain": (2,), "back": "errors"},
+        ),
+        ([up(1), up(2, revision=2), up(3, revision=2)], {"in_flight": 1}, Trial(Canary(), ago(9)), {"drain": (3,)}),
+        ([up(1), up(2, revision=2)], {"in_flight": 0}, Trial(Canary(), ago(9)), {"drain": (1, 2)}),  # it falls asleep
+    ],
+)
+def test_a_canary_has_one_replica_beside_the_good_ones(replicas, known, trial, said):
+    plan = decide(see(*replicas, rollout=2, trial=trial, **known), NOW)
+    told = {"start": plan.start, "drain": plan.drain, "back": plan.back and plan.back.kind}
+    told |= {name: getattr(plan, name) for name in ("start_canary", "begin_trial", "end_trial")}
+    assert {name: value for name, value in told.items() if value} == said and not plan.promote
+
+
 def test_crashes_in_a_row_back_off_until_the_revision_has_failed():
     crashes, waits = 0, []
     for _ in range(4):
@@ -145,6 +182,20 @@ moments = st.sampled_from(AGES).map(lambda age: None if age is None else NOW - a
 replicas = st.builds(
     ReplicaSeen, st.integers(1, 99), st.sampled_from([1, 2]), st.booleans(), st.integers(0, 20), moments
 )
+answered = st.builds(
+    Answered,
+    st.builds(Traffic, st.integers(30, 60), st.integers(0, 30), st.just({})),
+    st.builds(Traffic, st.integers(0, 300), st.just(0), st.just({})),
+)
+trials = st.builds(
+    Trial, st.just(Canary(for_s=60)), moments, st.none() | st.lists(answered, max_size=2).map(tuple), moments
+)
+
+
+def with_trial(seen: ServiceSeen, trial: Trial | None) -> ServiceSeen:
+    return replace(seen, trial=trial if seen.rollout else None)
+
+
 services = st.builds(
     ServiceSeen,
     serving=st.builds(
@@ -165,13 +216,14 @@ services = st.builds(
     retry_at=st.none() | st.just(ago(-5)),
     failed=st.booleans(),
 )
+services = st.builds(with_trial, services, st.none() | trials)
 
 
 @given(services)
 def test_whatever_is_seen(seen):
     plan = decide(seen, NOW)
     least, most = seen.serving.replicas
-    mine = {one.pk for one in seen.replicas if one.revision == seen.newest and one.draining_at is None}
+    mine = {one.pk for one in seen.replicas if one.revision == seen.scaled and one.draining_at is None}
     left = len(mine - set(plan.drain))
     assert left + len(plan.start) <= max(most, left)
     assert not (plan.start and set(plan.drain) & mine)
@@ -184,6 +236,10 @@ def test_whatever_is_seen(seen):
     ready = {one.pk for one in seen.replicas if one.ready and one.revision == seen.current and one.draining_at is None}
     if seen.rollout and not plan.promote and not seen.stopped:
         assert not ready & set(plan.drain)  # the good revision stays
+    if seen.trial:
+        canary = {one.pk for one in seen.replicas if one.revision == seen.rollout and one.draining_at is None}
+        assert len(canary - set(plan.drain)) + plan.start_canary <= 1 and not plan.promote
+        assert plan.back is None or not (canary - set(plan.drain) or plan.start_canary or plan.end_trial)
     assert set(plan.end) <= {one.pk for one in seen.replicas if one.draining_at is not None}
 
 
@@ -191,12 +247,16 @@ def test_whatever_is_seen(seen):
 def test_it_comes_to_rest_at_what_is_needed(seen, loads):
     """Whatever happened before: with steady requests and ready replicas, it has what they need, and keeps it."""
     seen, now = replace(seen, failed=False, retry_at=None, stopped=False), NOW
+    if seen.trial:
+        seen = replace(seen, trial=replace(seen.trial, answered=seen.trial.answered or (), retry_at=None))
     for load in [*loads, *[loads[-1]] * 40]:
         now += timedelta(seconds=30)
         plan = decide(replace(seen, in_flight=load), now)
         seen = carry_out(seen, plan, now)
     least, most = seen.serving.replicas
     needed = min(max(least, -(-loads[-1] // seen.serving.target)), most)
+    if not needed and seen.trial and seen.trial.since is None:
+        return  # the canary was not ready once before it fell asleep: the next requests are its trial
     assert seen.rollout is None
     assert [one.revision for one in seen.replicas] == [seen.current] * needed
 
@@ -209,8 +269,14 @@ def carry_out(seen: ServiceSeen, plan, now: datetime) -> ServiceSeen:
     ]
     first = max((one.pk for one in left), default=100) + 1
     left = [replace(one, ready=True) for one in left]
-    left += [ReplicaSeen(first + n, seen.newest, False) for n in range(len(plan.start))]
-    current, rollout = (seen.newest, None) if plan.promote else (seen.current, seen.rollout)
+    left += [ReplicaSeen(first + n, seen.scaled, False) for n in range(len(plan.start))]
+    if plan.start_canary:
+        left.append(ReplicaSeen(first + len(plan.start), seen.rollout, False))
+    current, rollout = (seen.scaled, None) if plan.promote else (seen.current, seen.rollout)
+    rollout = None if plan.back else rollout
+    trial = None if plan.back or plan.end_trial else seen.trial
+    if trial and plan.begin_trial:
+        trial = replace(trial, since=now)
     woken_at = seen.woken_at if plan.awake else None
     kept = {"busy_at": plan.busy_at, "low_since": plan.low_since, "woken_at": woken_at}
-    return replace(seen, replicas=tuple(left), current=current, rollout=rollout, **kept)
+    return replace(seen, replicas=tuple(left), current=current, rollout=rollout, trial=trial, **kept)

@@ -5,7 +5,7 @@ The reader, the JSON Schema, the body of `POST /jobs` and the table in docs/refe
 
 from accounts.scopes import JOB_SCOPES
 from jobs.jobfile.array_values import Array
-from jobs.jobfile.serving import ACCESS, Hold, Serving
+from jobs.jobfile.serving import ACCESS, BackIf, Canary, Hold, Serving
 from jobs.jobfile.shapes import Choice, Field, Flag, Keys, Whole
 from jobs.jobfile.spec import NOTIFY_WHEN, Checkpoint, IdleWish, MainProgram, NotifyWish
 from jobs.jobfile.values import (
@@ -16,6 +16,7 @@ from jobs.jobfile.values import (
     DIRECTORY,
     ENV,
     ENVIRONMENT_NAME,
+    FACTOR,
     GPU,
     HTTP_PATH,
     IMAGE,
@@ -24,9 +25,11 @@ from jobs.jobfile.values import (
     MOMENT,
     NAME,
     OUTPUTS,
+    PERCENT,
     ROLE_NAME,
     RUN,
     SECRETS,
+    SHARE,
     WORKDIR,
     Choices,
     Duration,
@@ -135,6 +138,24 @@ HOLD = Keys(
     ),
     make=Hold,
 )
+REPLICAS = Span(0, 100)
+BACK_IF = Keys(
+    (
+        Field("errors", PERCENT, "More of its requests fail (5xx, or broken off).", "2%", examples=("0.5%",)),
+        Field(
+            "p95", FACTOR, "Its p95 is above that of the current revision by this factor.", "not", examples=("1.5x",)
+        ),
+    ),
+    make=BackIf,
+)
+CANARY = Keys(
+    (
+        Field("share", SHARE, "How much of the requests it gets, up to 50%.", "10%", examples=("5%",)),
+        Field("for", Duration(86_400), "How long it is tried, before it takes over.", "30m", "for_s"),
+        Field("back_if", BACK_IF, "When it goes back at once.", "errors: 2%", examples=({"p95": "1.5x"},)),
+    ),
+    make=Canary,
+)
 SERVE = Keys(
     (
         Field("port", Whole(1024, 65_535), "The port on which a replica listens.", required=True, examples=(8000,)),
@@ -147,7 +168,7 @@ SERVE = Keys(
         ),
         Field(
             "replicas",
-            Span(0, 100),
+            REPLICAS,
             "How many replicas, or the least and the most; 0 lets the service sleep without requests.",
             "0..1",
             examples=("0..4",),
@@ -168,7 +189,13 @@ SERVE = Keys(
             examples=({"requests": 50, "for": "1m"},),
         ),
         Field("access", Choice(ACCESS), "Whose API tokens may call it; its own keys always may.", "team"),
-        *_later("canary"),
+        Field(
+            "canary",
+            CANARY,
+            "Tries a new revision on a share of the requests, beside the current one, before it takes over.",
+            "it takes over once it is ready",
+            examples=({"share": "10%", "for": "30m"},),
+        ),
     ),
     make=Serving,
 )

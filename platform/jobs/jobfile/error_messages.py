@@ -38,6 +38,7 @@ FIELD_MESSAGES = {
         "“%(got)s” is not a name of an environment. Write sd-train, sd-train@3 for one version, or team/sd-train@3 "
         "for one of another team."
     ),
+    "bad_factor": _("“%(got)s” is not a factor. Write how many times as much, up to 99x, such as 1.5x."),
     "bad_http_path": _("“%(got)s” is not the path of a request. Begin with a slash, such as /health."),
     "bad_image": _("“%(got)s” is not a valid image name. Write it like registry/name:tag."),
     "bad_label_name": _(
@@ -50,10 +51,12 @@ FIELD_MESSAGES = {
         "“%(got)s” cannot be what a job leaves. Write model:NAME, dataset:NAME or environment:NAME, without a team and "
         "a version: it becomes the next one of your team's."
     ),
+    "bad_percent": _("“%(got)s” is not a share of requests. Write percents with at most one decimal, such as 0.5%%."),
     "bad_role_name": _(
         "“%(got)s” is not a valid role name. Use up to 31 lower-case letters, digits, dashes and underscores, "
         "and begin with a letter."
     ),
+    "bad_share": _("“%(got)s” is not what a canary may get. Write whole percents from 1%% to 50%%, such as 10%%."),
     "bad_span": _("“%(got)s” is not a valid range. Write the smaller number first, such as 4..8, or one number."),
     "bad_volume": _(
         "“%(got)s” is not a folder of a volume. Write volume:name or volume:name/path, such as volume:imagenet/train."

@@ -62,6 +62,9 @@ _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@+-]*")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2})?(Z|[+-][0-9]{2}:[0-9]{2})")
 _HTTP_PATH = re.compile(r"/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*(\?[A-Za-z0-9._~!$&'()*+,;=:@%/?-]*)?")
+_SHARE = re.compile(r"([1-9]|[1-4][0-9]|50)%")
+_PERCENT = re.compile(r"(100|[0-9]{1,2}(\.[0-9])?)%")
+_FACTOR = re.compile(r"([1-9][0-9]?(\.[0-9]{1,2})?)x")
 _SOURCE = re.compile(r"(home|team|volume):(.*?)(:ro)?", re.DOTALL)
 
 # For JSON Schema: characters that no name has, the most common of those that `bad_character` refuses.
@@ -220,6 +223,29 @@ def read_http_path(value: object, pointer: str) -> str:
     return path
 
 
+def read_share(value: object, pointer: str) -> int:
+    """Read how much of the requests a canary gets, in percent."""
+    text = str(value)
+    if not isinstance(value, str) or not _SHARE.fullmatch(text):
+        fail(pointer, "bad_share", got=shorten_text(text))
+    return int(text[:-1])
+
+
+def read_percent(value: object, pointer: str) -> float:
+    text = str(value)
+    if not isinstance(value, str) or not _PERCENT.fullmatch(text):
+        fail(pointer, "bad_percent", got=shorten_text(text))
+    return float(text[:-1])
+
+
+def read_factor(value: object, pointer: str) -> float:
+    """Read how many times as much, such as 1.5x."""
+    text = str(value)
+    if not isinstance(value, str) or not _FACTOR.fullmatch(text):
+        fail(pointer, "bad_factor", got=shorten_text(text))
+    return float(text[:-1])
+
+
 def read_role_name(name: str, pointer: str) -> str:
     if not _ROLE_NAME.fullmatch(name):
         fail(pointer, "bad_role_name", got=shorten_text(name))
@@ -273,6 +299,9 @@ CPU = Plain(
     },
 )
 MOMENT = _text(read_moment, _MOMENT.pattern)
+SHARE = Plain(read_share, {"type": "string", "pattern": f"^{_SHARE.pattern}$"})
+PERCENT = Plain(read_percent, {"type": "string", "pattern": f"^{_PERCENT.pattern}$"})
+FACTOR = Plain(read_factor, {"type": "string", "pattern": f"^{_FACTOR.pattern}$"})
 HTTP_PATH = _text(read_http_path, _HTTP_PATH.pattern, MAX_PATH)
 MEMORY = Plain(
     parse_memory,

@@ -1,5 +1,6 @@
 """API of services, their revisions and their keys."""
 
+from dataclasses import asdict
 from typing import Any
 
 from drf_spectacular.utils import OpenApiResponse, extend_schema
@@ -7,19 +8,25 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from common.errors import Unavailable
+from common.steady_clock import steady_now
 from portal.api.http.bodies import JSON, read_json
 from portal.api.http.headers import KEY, read_once
 from portal.api.http.lists import FieldsQuery, PageQuery, SortField, all_of, list_of, page, read_moment, read_name
 from portal.api.services.shapes import (
+    MetricsShape,
     NewServiceKeyShape,
     RevisionShape,
     RollbackAsk,
+    ScaleAsk,
     ServiceFileAsk,
     ServiceKeyAsk,
     ServiceKeyShape,
     ServiceShape,
 )
 from portal.api.view import ApiView, read_query
+from portal.services.figures import WINDOW_S, load_figures
+from portal.services.view_model import ServiceView
 from scheduler.preview.preview import check_possible
 from scheduler.preview.runtime_capabilities import runtime_has_containers
 from services.keys import create_service_key, end_service_key
@@ -28,9 +35,11 @@ from services.services import (
     create_service,
     delete_service,
     find_service,
+    promote_canary,
     put_to_sleep,
     revise_service,
     roll_back,
+    scale_service,
     stop_service,
     wake_service,
 )
@@ -149,6 +158,48 @@ class ServiceRollback(ApiView):
         row, said = find_service(request.user, service_id), read_json(request, RollbackAsk)
         roll_back(actor=request.user, service=row, number=said.get("revision"))
         return _show(request, service_id)
+
+
+class ServicePromote(ApiView):
+    scopes = {"POST": WRITE}
+    operations = {"POST": "promote_service"}
+    refusals = {"POST": ("409",)}
+
+    @extend_schema(request=None, responses=ServiceShape)
+    def post(self, request: Request, service_id: str) -> Response:
+        """Let the canary of a service of one's own take over before the end of its time."""
+        promote_canary(actor=request.user, service=find_service(request.user, service_id))
+        return _show(request, service_id)
+
+
+class ServiceScale(ApiView):
+    scopes = {"POST": WRITE}
+    operations = {"POST": "scale_service"}
+    refusals = {"POST": ("409",)}
+
+    @extend_schema(request={JSON: ScaleAsk}, responses=ServiceShape)
+    def post(self, request: Request, service_id: str) -> Response:
+        """Set how many replicas a service of one's own may have, without a new revision, until its next one."""
+        row, said = find_service(request.user, service_id), read_json(request, ScaleAsk)
+        scale_service(actor=request.user, service=row, **said)
+        return _show(request, service_id)
+
+
+class ServiceMetrics(ApiView):
+    scopes = {"GET": READ}
+    operations = {"GET": "get_service_metrics"}
+    refusals = {"GET": ("503",)}
+
+    @extend_schema(responses=MetricsShape)
+    def get(self, request: Request, service_id: str) -> Response:
+        """Show what a service answered in the last minutes: how often, how fast, and how much of it failed."""
+        row = find_service(request.user, service_id)
+        figures, view = load_figures(row, steady_now()), ServiceView(row)
+        if figures is None:
+            raise Unavailable(retry_after_s=5)
+        revisions = [{"revision": number, **asdict(one)} for number, one in figures.revisions.items()]
+        shown = {"window_s": WINDOW_S, "in_flight": view.in_flight, "all": figures.all, "revisions": revisions}
+        return Response(MetricsShape(shown).data)
 
 
 class ServiceRevisions(ApiView):

@@ -7,7 +7,9 @@ from rest_framework import serializers
 
 from jobs.jobfile.load import MAX_BYTES
 from portal.api.http.fields import Links, full_url, one_of
+from portal.services.canary_view import CanaryView
 from portal.services.view_model import ReplicaView, ServiceView
+from portal.services.why_words import describe_why
 from services.models import Revision, Service
 from services.states import ServiceState
 
@@ -28,13 +30,57 @@ class ReplicaShape(serializers.Serializer):
     in_flight = serializers.IntegerField(allow_null=True)
 
 
+class BackIfShape(serializers.Serializer):
+    error_percent = serializers.FloatField()
+    p95_factor = serializers.FloatField(allow_null=True)
+    p95_ms = serializers.IntegerField(allow_null=True)
+
+
+class FiguresShape(serializers.Serializer):
+    """Requests of a span. error_percent: those that failed. Times until the first byte; null without requests."""
+
+    requests = serializers.IntegerField()
+    per_s = serializers.FloatField()
+    error_percent = serializers.FloatField(allow_null=True)
+    p50_ms = serializers.FloatField(allow_null=True)
+    p95_ms = serializers.FloatField(allow_null=True)
+
+
+class RevisionFiguresShape(FiguresShape):
+    revision = serializers.IntegerField()
+
+
+class CanaryShape(serializers.Serializer):
+    """A revision that is tried on a share of the requests. Shares in percent.
+
+    since: when it was ready; until: when it takes over; null = not ready yet. so_far, good: what it and the current
+    revision answered since then, within 15 minutes. back_if: it goes back once more than `error_percent` of its
+    requests fail or its p95 is above `p95_ms`, which is `p95_factor` times that of the current revision; null = not
+    asked for, or not known yet.
+    """
+
+    revision = serializers.IntegerField()
+    share = serializers.IntegerField(source="wish.share")
+    since = serializers.DateTimeField(allow_null=True)
+    until = serializers.DateTimeField(allow_null=True)
+    so_far = FiguresShape(allow_null=True)
+    good = FiguresShape(allow_null=True)
+    back_if = serializers.SerializerMethodField()
+
+    @extend_schema_field(BackIfShape)
+    def get_back_if(self, view: CanaryView) -> dict[str, Any]:
+        rule = view.wish.back_if
+        return {"error_percent": rule.errors, "p95_factor": rule.p95, "p95_ms": view.p95_limit_ms}
+
+
 class ServiceShape(serializers.Serializer):
     """A named program that answers requests, with as many replicas as they need.
 
     state: asleep without replicas; waking until one is ready; updating while a new revision is rolled out; failing once
     its replicas ended by themselves too often. revision: the one that answers. rollout: the one that takes its place
     once it is ready, or null. in_flight: requests of now, held ones too; null if no gateway says. wait: what a waking
-    or updating one waits for.
+    or updating one waits for. scale: how many replicas there may be, such as 0..4. canary: the rollout, while it is
+    tried.
     """
 
     id = serializers.CharField(source="public_id")
@@ -45,6 +91,8 @@ class ServiceShape(serializers.Serializer):
     wait = serializers.SerializerMethodField()
     revision = serializers.IntegerField(source="current.number")
     rollout = serializers.IntegerField(source="rollout.number", allow_null=True, default=None)
+    canary = serializers.SerializerMethodField()
+    scale = serializers.SerializerMethodField()
     job_file = serializers.CharField(source="newest.job_file")
     in_flight = serializers.SerializerMethodField()
     replicas = serializers.SerializerMethodField()
@@ -57,6 +105,14 @@ class ServiceShape(serializers.Serializer):
 
     def get_wait(self, row: Service) -> str:
         return _view(row).wait_words
+
+    @extend_schema_field(CanaryShape(allow_null=True))
+    def get_canary(self, row: Service) -> dict[str, Any] | None:
+        canary = _view(row).canary
+        return None if canary is None else dict(CanaryShape(canary).data)
+
+    def get_scale(self, row: Service) -> str:
+        return _view(row).scale
 
     @extend_schema_field(serializers.IntegerField(allow_null=True))
     def get_in_flight(self, row: Service) -> int | None:
@@ -72,14 +128,30 @@ class ServiceShape(serializers.Serializer):
         return {"self": own, "html": full_url("service", service_id=row.public_id), "call": _view(row).address}
 
 
+class MetricsShape(serializers.Serializer):
+    """What a service answered in the last window_s seconds, in all and by revision."""
+
+    window_s = serializers.IntegerField()
+    in_flight = serializers.IntegerField(allow_null=True)
+    all = FiguresShape()
+    revisions = RevisionFiguresShape(many=True)
+
+
 class RevisionShape(serializers.Serializer):
-    """A version of a service's file. failed: its replicas ended by themselves too often."""
+    """A version of a service's file. failed: its replicas ended by themselves too often, or it went back as a canary.
+
+    why: what happened last to its replicas or to it, or "".
+    """
 
     number = serializers.IntegerField()
     job_file = serializers.CharField()
     created_by = serializers.CharField()
     created_at = serializers.DateTimeField()
     failed = serializers.SerializerMethodField()
+    why = serializers.SerializerMethodField()
+
+    def get_why(self, row: Revision) -> str:
+        return describe_why(row.why)
 
     def get_failed(self, row: Revision) -> bool:
         return row.failed_at is not None
@@ -91,8 +163,17 @@ class ServiceFileAsk(serializers.Serializer):
     job_file = serializers.CharField(max_length=MAX_BYTES, trim_whitespace=False)
 
 
+class ScaleAsk(serializers.Serializer):
+    """replicas: how many, or the least and the most, such as 2 or 0..4; null = as its file says."""
+
+    replicas = serializers.CharField(max_length=20, allow_null=True)
+
+
 class RollbackAsk(serializers.Serializer):
-    """revision: which one answers again; null or left out = the one before the newest."""
+    """revision: which one answers again.
+
+    null or left out = the one that answers while another is rolled out, else the last before it that did not fail.
+    """
 
     revision = serializers.IntegerField(required=False, allow_null=True, min_value=1, max_value=2**31 - 1)
 

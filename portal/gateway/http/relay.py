@@ -32,15 +32,17 @@ async def relay(
     receive: Receive,
     send: Send,
     answer_headers: AnswerHeaders = to_browser,
-) -> None:
-    """Relay until the response is sent or the browser disconnects. Raises NotStarted."""
+) -> bool:
+    """Relay until the response is sent or the browser disconnects. Returns whether it is whole, or nobody reads it.
+
+    Raises NotStarted.
+    """
     body = Body(receive, request.has_body)
     passing = asyncio.ensure_future(_relay_request(session, target, request, body, send, answer_headers))
     leaving = asyncio.ensure_future(body.until_left())
     try:
         await asyncio.wait({passing, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        if passing.done():
-            passing.result()
+        return not passing.done() or passing.result()
     finally:
         for one in (passing, leaving):
             one.cancel()
@@ -89,7 +91,8 @@ async def _relay_request(
     body: Body,
     send: Send,
     answer_headers: AnswerHeaders,
-) -> None:
+) -> bool:
+    """Return whether the app's answer is whole."""
     started = False
     try:
         async with session.request(
@@ -110,7 +113,9 @@ async def _relay_request(
             async for piece in answer.content.iter_any():
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
             await send({"type": "http.response.body", "body": b""})
+        return True
     except NOT_ANSWERING as away:
         if not started:
             raise NotStarted from away
         log.info("an app broke off its answer: %s", away)  # the closed connection shows that it is cut
+        return False

@@ -19,6 +19,16 @@ class ServiceForm(forms.Form):
     )
 
 
+class ScaleForm(forms.Form):
+    replicas = forms.CharField(
+        label=_("Replicas"),
+        max_length=20,
+        required=False,
+        help_text=_("Such as 2 or 0..4, until a new file is rolled out. Empty: as the file says."),
+        widget=forms.TextInput(attrs={"autocomplete": "off"}),
+    )
+
+
 class KeyForm(forms.Form):
     name = forms.CharField(
         label=_("Name"),

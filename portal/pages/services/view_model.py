@@ -9,13 +9,14 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from common.resources import duration_text
+from common.steady_clock import steady_now
 from events.models import Event
 from jobs.models import Job, Task
-from jobs.reason_messages import describe_end
 from portal.pages.jobs.detail import log_store
 from portal.pages.jobs.view_model import JobRights
+from portal.services.figures import WINDOW_S, ServiceFigures, load_figures
 from portal.services.view_model import ServiceView
-from portal.wording.errors import describe_stored_refusal
+from portal.services.why_words import describe_why
 from portal.wording.events import describe_event
 from runtimes.log_reading import LogReader
 from services.in_flight import Loads
@@ -63,12 +64,15 @@ class ServicePage(ServiceView):
     @property
     def headline(self) -> str:
         """Say in a sentence how it stands."""
-        most = self.service.newest.serving.replicas[1]
+        most = self.service.serving.replicas[1]
         if self.state == ServiceState.UP:
             answer = ngettext("%(n)s of %(most)s replicas answers.", "%(n)s of %(most)s replicas answer.", self.ready)
             return answer % {"n": self.ready, "most": most}
         if self.state == ServiceState.UPDATING:
             said = {"number": self.service.newest.number, "words": self.wait_words}
+            if self.canary is not None and self.canary.since is not None:
+                tried = {"number": self.canary.revision, "share": self.canary.wish.share}
+                return _("Revision %(number)s is tried on %(share)s%% of the requests.") % tried
             return _("Revision %(number)s comes up; until it is ready, the current one answers. %(words)s") % said
         return {
             ServiceState.ASLEEP: _("Holds no GPU; the next request wakes it."),
@@ -92,15 +96,15 @@ class ServicePage(ServiceView):
 
     @property
     def access_words(self) -> str | Promise:
-        return ACCESS[self.service.newest.serving.access]
+        return ACCESS[self.service.serving.access]
 
     @property
     def idle_words(self) -> str:
-        return duration_text(self.service.newest.serving.idle_s)
+        return duration_text(self.service.serving.idle_s)
 
     @property
     def hold_words(self) -> str:
-        return duration_text(self.service.newest.serving.hold.for_s)
+        return duration_text(self.service.serving.hold.for_s)
 
     @property
     def example(self) -> str:
@@ -108,25 +112,25 @@ class ServicePage(ServiceView):
         return f'curl -H "Authorization: Bearer $KEY" {self.address}/'
 
     @cached_property
-    def why(self) -> str:
-        """Say what became of its last replica, if that ended by itself or was refused; "" else."""
-        why = self.service.newest.why
-        if not why:
-            return ""
-        if why["code"] != "crashed":
-            return describe_stored_refusal(why)
-        return _("%(job)s: %(end)s") % {"job": why["job"], "end": describe_end(why["reason"])}
+    def told_revision(self) -> Revision:
+        """The revision of which it is said what happened last: one that failed, else the newest."""
+        last = self.revisions[0]
+        return last if last.failed_at else self.service.newest
 
     @cached_property
-    def crashed_job(self) -> str:
-        """The job whose log says why it fails, or ""."""
-        why = self.service.newest.why
-        return why["job"] if why and why["code"] == "crashed" else ""
+    def why(self) -> str:
+        """Say what became of that revision or its last replica; "" where nothing did."""
+        return describe_why(self.told_revision.why)
+
+    @property
+    def why_job(self) -> str:
+        """The job whose log tells more, or ""."""
+        return (self.told_revision.why or {}).get("job", "")
 
     @cached_property
     def last_lines(self) -> str:
         """The end of that log."""
-        pk = int(self.crashed_job.rpartition("-")[2] or 0)
+        pk = int(self.why_job.rpartition("-")[2] or 0)
         task = Task.objects.filter(job__in=Job.objects.filter(pk=pk)).order_by("-attempt").first()
         if task is None:
             return ""
@@ -137,6 +141,15 @@ class ServicePage(ServiceView):
     @cached_property
     def revisions(self) -> list[Revision]:
         return list(self.service.revisions.all()[:20])
+
+    @cached_property
+    def figures(self) -> ServiceFigures | None:
+        return load_figures(self.service, steady_now())
+
+    @property
+    def curve_words(self) -> str:
+        """Say what the curve shows."""
+        return _("Requests per second in the last %(minutes)s minutes") % {"minutes": WINDOW_S // 60}
 
     @cached_property
     def keys(self) -> list[ServiceKey]:

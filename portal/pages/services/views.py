@@ -15,10 +15,11 @@ from accounts.models import User
 from accounts.permissions import require
 from common.errors import InvalidInput, PlatformError
 from common.rates import check_rate
+from jobs.jobfile.serving import span_text
 from portal.forms import bind
 from portal.pages.jobs.view_model import JobRights
 from portal.pages.request_guards import signed_in
-from portal.pages.services.forms import KeyForm, ServiceForm
+from portal.pages.services.forms import KeyForm, ScaleForm, ServiceForm
 from portal.pages.services.view_model import ServicePage
 from portal.partial import render_page
 from portal.wording.errors import describe_refusal
@@ -27,7 +28,7 @@ from scheduler.preview.runtime_capabilities import runtime_has_containers
 from services.in_flight import read_loads
 from services.keys import create_service_key, end_service_key
 from services.models import Service
-from services.services import create_service, delete_service, find_service, revise_service, roll_back
+from services.services import create_service, delete_service, find_service, revise_service, roll_back, scale_service
 
 GET_POST = ["GET", "HEAD", "POST"]
 MOST = 200
@@ -85,7 +86,7 @@ def show_service(request: HttpRequest, service_id: str) -> HttpResponse:
 @require_POST
 @signed_in
 def act_on_service(request: HttpRequest, service_id: str, service: Callable[..., Service]) -> HttpResponse:
-    """Run `service`, which the route names: wake, put to sleep or stop."""
+    """Run `service`, which the route names: wake, put to sleep, stop or end its canary early."""
     service(actor=request.user, service=find_service(request.user, service_id))
     return redirect("service", service_id=service_id)
 
@@ -96,6 +97,21 @@ def go_back(request: HttpRequest, service_id: str, number: int) -> HttpResponse:
     """Roll out an earlier revision once more."""
     roll_back(actor=request.user, service=find_service(request.user, service_id), number=number)
     messages.success(request, _("Revision %(number)s is rolled out once more.") % {"number": number})
+    return redirect("service", service_id=service_id)
+
+
+@require_POST
+@signed_in
+def scale(request: HttpRequest, service_id: str) -> HttpResponse:
+    """Set how many replicas there may be; nothing: as its file says."""
+    row, said = find_service(request.user, service_id), request.POST.get("replicas", "").strip()[:20]
+    try:
+        changed = scale_service(actor=request.user, service=row, replicas=said or None)
+    except InvalidInput as error:
+        messages.error(request, describe_refusal(error))
+    else:
+        text = span_text(*changed.serving.replicas)
+        messages.success(request, _("There may be %(replicas)s replicas now.") % {"replicas": text})
     return redirect("service", service_id=service_id)
 
 
@@ -154,5 +170,6 @@ def _abilities() -> dict:
 
 
 def _show(request: HttpRequest, row: Service, form: ServiceForm, status: int = 200) -> HttpResponse:
-    context = {"view": ServicePage(row, JobRights(cast(User, request.user))), "form": form}
+    view = ServicePage(row, JobRights(cast(User, request.user)))
+    context = {"view": view, "form": form, "scale_form": ScaleForm(initial={"replicas": view.scale})}
     return render_page(request, "services/detail.html", context, fragment="services/_overview.html", status=status)

@@ -14,7 +14,7 @@ from jobs.jobfile.description import CHECKPOINT_SIGNALS, ENDS_JOB, MAX_GRACE_S, 
 from jobs.jobfile.dump import dump_yaml
 from jobs.jobfile.load import load_jobfile
 from jobs.jobfile.parse import parse_spec
-from jobs.jobfile.serving import ACCESS, Hold, Serving
+from jobs.jobfile.serving import ACCESS, BackIf, Canary, Hold, Serving
 from jobs.jobfile.spec import (
     NOTIFY_WHEN,
     Checkpoint,
@@ -127,6 +127,13 @@ servings = st.builds(
     idle_s=st.integers(1, 10**5),
     hold=st.builds(Hold, st.integers(1, 1000), st.integers(1, 3600)),
     access=st.sampled_from(ACCESS),
+    canary=st.none()
+    | st.builds(
+        Canary,
+        st.integers(1, 50),
+        st.integers(1, 86_400),
+        st.builds(BackIf, st.sampled_from([0.0, 0.5, 2.0, 100.0]), st.sampled_from([None, 1.0, 1.25, 99.0])),
+    ),
 )
 
 

@@ -57,6 +57,36 @@ def test_its_state_is_that_of_its_replicas(ada, cast, chat):
     assert ada.post(f"services/{chat.public_id}:sleep").status_code == 200
 
 
+def test_a_canary_is_shown_and_ended_early(ada, bob, cast, chat):
+    path = f"services/{chat.public_id}"
+    make.canary(chat, file_of().replace("access: team", "canary: {share: 20%, back_if: {p95: 1.5x}}"))
+    shown = ada.get(path).json()["canary"]
+    assert (shown["revision"], shown["share"], shown["so_far"]["error_percent"]) == (2, 20, 3.33)
+    assert shown["good"]["p95_ms"] == 2 and shown["back_if"] == {"error_percent": 2.0, "p95_factor": 1.5, "p95_ms": 3}
+    metrics = bob.get(f"{path}/metrics").json()
+    assert (metrics["window_s"], metrics["all"]["requests"], metrics["all"]["per_s"]) == (300, 330, 1.1)
+    assert [(one["revision"], one["requests"]) for one in metrics["revisions"]] == [(2, 30), (1, 300)]
+    assert bob.post(f"{path}:promote").status_code == 403
+    early = ada.post(f"{path}:promote").json()
+    assert (early["rollout"], early["canary"]) == (2, None)
+    assert ada.post(f"{path}:promote").json()["code"] == "no_canary"
+
+
+def test_it_is_scaled_until_its_next_file(ada, bob, chat):
+    path = f"services/{chat.public_id}"
+    assert ada.post(f"{path}:scale", {"replicas": "1..2"}).json()["scale"] == "1..2"
+    control_service(chat.pk, Loads({chat.pk: 9}), check=lambda draft: None, containers=False)
+    assert Replica.objects.count() == 2
+    for wrong, code in (("0", "no_replicas"), ("4..2", "bad_span"), ("many", "wrong_type"), ("101", "too_large")):
+        [error] = ada.post(f"{path}:scale", {"replicas": wrong}).json()["errors"]
+        assert (error["pointer"], error["code"]) == ("/replicas", code)
+    assert bob.post(f"{path}:scale", {"replicas": "2"}).status_code == 403
+    ada.patch(path, {"job_file": file_of(access="key")})
+    assert ada.get(path).json()["scale"] == "0..4"
+    assert ada.post(f"{path}:scale", {"replicas": 3}).json()["scale"] == "3"
+    assert ada.post(f"{path}:scale", {"replicas": None}).json()["scale"] == "0..4"
+
+
 def test_keys_are_shown_once(ada, bob, chat):
     path = f"services/{chat.public_id}/keys"
     made = ada.post(path, {"name": "bot", "days": 7})

@@ -3,6 +3,7 @@
 import asyncio
 import socket
 from contextlib import asynccontextmanager
+from time import time
 
 import aiohttp
 import pytest
@@ -17,7 +18,9 @@ from portal.gateway.http.services.door import ServiceDoor
 from services.controlling import control_service
 from services.in_flight import Loads, read_loads
 from services.models import Replica, Service
-from services.services import delete_service, stop_service
+from services.services import delete_service, revise_service, stop_service
+from services.traffic import Traffic, sum_slots
+from services.traffic_counts import read_slots
 from tests import make
 from tests.gateway_server import Server, Sockets
 from tests.portal.gateway.conftest import DECLARED, Program, portal_says, running
@@ -69,6 +72,7 @@ async def serving(settings, **fields):
         yield World(cast, service, key, door, sockets, session, port)
         server.should_exit = server.force_exit = True
         await work
+        listener.close()
     await sync_to_async(connections.close_all)()
 
 
@@ -171,6 +175,20 @@ async def test_requests_wait_while_it_wakes_and_none_is_lost_or_doubled(world, m
     assert not world.door.in_flight.services and not world.door.in_flight.replicas
 
 
+async def test_a_service_of_short_requests_is_not_taken_for_idle(world):
+    program = Program()
+    async with running(program):
+        await world.start_replica(program)
+        async with world.call() as answer:
+            assert answer.status == 200
+        for _ in range(100):
+            if (await sync_to_async(read_loads)()).services == {world.service.pk: 1}:
+                break
+            await asyncio.sleep(0.02)
+        else:
+            pytest.fail("the controller was never told of the request")
+
+
 async def test_who_leaves_while_waiting_is_not_counted_any_more(world):
     for method, body in (("GET", None), ("POST", b"x" * 1000)):
         asking = asyncio.create_task(world.call("/up", method, data=body).__aenter__())
@@ -221,17 +239,67 @@ async def test_only_what_no_program_has_seen_is_sent_to_another_replica(world):
             assert (await answer.json())["name"] == "second"
 
 
-async def test_a_program_that_dies_within_a_request_is_told_of(world):
+async def test_a_canary_gets_its_share_and_no_more(world, monkeypatch):
+    monkeypatch.setattr("portal.gateway.http.services.door.ROUTE_S", 0.0)
+    good, canary = Program("good"), Program("canary")
+
+    def try_canary() -> None:
+        job_file = make.SERVICE_FILE.format(**make.USUAL_SERVICE).replace("access: team", "canary: {share: 20%}")
+        abilities = {"check": lambda draft: None, "containers": False}
+        revise_service(actor=world.cast.ada, service=world.service, job_file=job_file, **abilities)
+        control_service(world.service.pk, Loads({world.service.pk: 1}), **abilities)
+        replica = Replica.objects.latest("pk")
+        [task] = make.start(replica.job)
+        world.sockets.tasks[task.uuid.hex] = {task.ports[str(DECLARED)]: canary.port}
+        Replica.objects.filter(pk=replica.pk).update(ready_task=task.uuid, ready_at=database_now())
+
+    async def call(times: int) -> list[str]:
+        names = []
+        for _ in range(times):
+            async with world.call() as answer:
+                names.append((await answer.json())["name"])
+        return names
+
+    async with running(good):
+        await world.start_replica(good)
+        async with running(canary):
+            await sync_to_async(try_canary)()
+            assert await call(15) == (["good"] * 4 + ["canary"]) * 3
+        assert set(await call(6)) == {"good"}  # nothing listens there any more
+
+
+async def test_a_program_that_dies_within_a_request_is_told_of_and_what_was_answered_is_counted(world):
     program = Program()
 
     async def die(request):
         request.transport.close()
 
-    program.nothing = die
+    async def fail(request):
+        raise aiohttp.web.HTTPInternalServerError
+
+    program.nothing, program.cookies = die, fail
     async with running(program):
-        await world.start_replica(program)
+        replica = await world.start_replica(program)
         async with world.call("/nothing") as answer:
             assert (answer.status, (await answer.json())["code"]) == (503, "service_silent")
+        for path in ("/seen", "/missing", "/cookies"):
+            async with world.call(path) as answer:
+                assert answer.status == {"/seen": 200, "/missing": 404, "/cookies": 500}[path]
+        with pytest.raises(aiohttp.ClientPayloadError):
+            async with world.call("/broken") as answer:
+                await answer.read()
+        leaving = asyncio.create_task(world.call("/hang").__aenter__())
+        await program.go.wait()
+        leaving.cancel()
+        await program.left.wait()
+        await until(lambda: not world.door.in_flight.replicas)
+    await world.door.traffic.add()
+    counted = await sync_to_async(load_traffic)(world.service, replica.revision_id)
+    assert (counted.requests, counted.errors, sum(counted.times.values())) == (6, 3, 5)  # who left is not an error
+
+
+def load_traffic(service: Service, revision: int) -> Traffic:
+    return sum_slots(read_slots(service.pk, time() - 60, time()) or [], 0, revision)
 
 
 async def test_pieces_pass_one_by_one(world):

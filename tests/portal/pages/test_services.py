@@ -61,6 +61,36 @@ def test_each_state_is_said_and_has_its_action(ada, cast):
     assert ada.get(page).status_code == 404
 
 
+def test_a_canary_is_shown_with_its_rule_and_ended_either_way(ada, cast):
+    service = make.service(cast.ada)
+    page = f"/services/{service.public_id}/"
+    assert "no requests" not in text(ada.get(page)) and "Requests per second" in text(ada.get(page))
+    make.canary(service, file_of().replace("access: team", "canary: {back_if: {p95: 1.5x}}"))
+    shown = text(ada.get(page))
+    assert "Revision 2 gets 10% of the requests, and takes over at" in shown and "3.3<small>%" in shown
+    assert "Canary, 10%" in shown and "1.5× = 3 ms" in shown and "too few to tell yet" not in shown
+    ada.post(f"{page}promote")
+    assert "gets 10% of the requests" not in text(ada.get(page)) and Service.objects.get().rollout.number == 2
+    make.User.objects.update(language="zh-hans")
+    assert "灰度" in text(ada.get(page))
+    why = {"code": "went_back", "job": "", "kind": "errors", "got": 20.0, "limit": 2.0, "requests": 30}
+    Revision.objects.filter(number=2).update(failed_at=database_now(), why=why)
+    Service.objects.update(rollout=None)
+    make.User.objects.update(language="en")
+    shown = text(ada.get(page))
+    assert "Went back" in shown and "20% of its 30 requests failed, more than 2%." in shown
+
+
+def test_its_replicas_are_set_without_a_new_revision(ada, cast):
+    service = make.service(cast.ada)
+    page = f"/services/{service.public_id}/"
+    assert "There may be 1..2 replicas now." in text(ada.post(f"{page}scale", {"replicas": " 1..2 "}, follow=True))
+    assert "is not a valid range" in text(ada.post(f"{page}scale", {"replicas": "4..2"}, follow=True))
+    ada.post(f"{page}scale", {"replicas": ""})
+    service.refresh_from_db()
+    assert service.serving.replicas == (0, 4) and service.revisions.count() == 1
+
+
 def test_a_failing_one_shows_the_last_lines_of_its_log(ada, cast, settings):
     service = make.service(cast.ada)
     look(service)

@@ -29,8 +29,10 @@ from portal.gateway.http.relay import NotStarted, relay
 from portal.gateway.http.responses import language_of, send_answer
 from portal.gateway.http.scope import Application, Message, Receive, Request, Send, read_scope
 from portal.gateway.http.services.answers import build_problem, to_caller, to_replica
+from portal.gateway.http.services.canary_shares import CanaryShares
 from portal.gateway.http.services.early_body import EarlyBody
 from portal.gateway.http.services.in_flight import InFlight
+from portal.gateway.http.services.traffic import TrafficCounts
 from portal.gateway.http.upstream import NOT_RUNNING, NotDialed, open_session
 from portal.services.wait_words import Wait, describe_waking
 from runtimes.contract.access import Access
@@ -66,7 +68,8 @@ class ServiceDoor:
         self._callers: LoadCache[Caller] = LoadCache(load_caller, lambda: CALLER_S)
         self._routes: LoadCache[Route] = LoadCache(load_route, lambda: ROUTE_S)
         self._session: aiohttp.ClientSession | None = None
-        self.in_flight = InFlight()
+        self.in_flight, self.traffic = InFlight(), TrafficCounts()
+        self._canaries = CanaryShares(self.in_flight)
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or not (scope.get("raw_path") or b"").startswith(PREFIX):
@@ -93,8 +96,8 @@ class ServiceDoor:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Publish what is in flight while the process lives."""
-        async with self.in_flight.publishing():
+        """Publish what is in flight and what was answered while the process lives."""
+        async with self.in_flight.publishing(), self.traffic.publishing():
             yield
         if self._session:
             await self._session.close()
@@ -109,16 +112,20 @@ class ServiceDoor:
                 unreachable.clear()
                 await self._hold(service, route, since, request, receive)
                 continue
-            chosen = min(reachable, key=lambda one: self.in_flight.replicas[one.replica])
+            canary = None if unreachable else self._canaries.find_canary(service, route)
+            chosen = canary or min(reachable, key=lambda one: self.in_flight.replicas[one.replica])
+            answer = self.traffic.follow(service, chosen.revision, send)
             try:
                 with self.in_flight.counted(self.in_flight.replicas, chosen.replica):
                     await receive.stop()
-                    await relay(self._upstream(), chosen, request, receive, send, partial(to_caller, prefix))
+                    headers = partial(to_caller, prefix)
+                    answer.end(await relay(self._upstream(), chosen, request, receive, answer.send, headers))
                 return
             except NOT_RUNNING:
                 unreachable.add(chosen.task)
             except NotStarted as why:
                 if not isinstance(why.__cause__, NotDialed):
+                    answer.end(is_whole=False)
                     raise Unavailable("service_silent", name=route.name) from why
                 unreachable.add(chosen.task)
             self._routes.drop(service)

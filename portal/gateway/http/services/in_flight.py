@@ -28,6 +28,7 @@ class InFlight:
         self.services: Counter[int] = Counter()
         self.replicas: Counter[int] = Counter()
         self.held: Counter[int] = Counter()
+        self._called: set[int] = set()  # services that had a request since it was published
         self._process = uuid4().hex
         self._news = asyncio.Event()
         self._waits = False
@@ -36,6 +37,8 @@ class InFlight:
     def counted(self, counts: Counter[int], pk: int) -> Iterator[None]:
         """Count one request while it lasts."""
         counts[pk] += 1
+        if counts is self.services:
+            self._called.add(pk)
         try:
             yield
         finally:
@@ -64,7 +67,9 @@ class InFlight:
         while True:
             asked, self._waits = self._waits, False
             self._news.clear()
-            await _try(publish_counts, self._process, dict(self.services), dict(self.replicas))
+            services = {**dict.fromkeys(self._called, 1), **self.services}  # a short request is seen, too
+            self._called.clear()
+            await _try(publish_counts, self._process, services, dict(self.replicas))
             if asked:
                 await _try(request_run, LOOP)
             await asyncio.sleep(PAUSE_S)
