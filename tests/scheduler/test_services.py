@@ -15,6 +15,7 @@ from django.db import connections
 
 from jobs.models import Job
 from portal.gateway.http.services.door import ServiceDoor
+from portal.gateway.http.services.programs import ProgramDoor
 from runtimes.local.access.access import LocalAccess
 from scheduler import tasks
 from services.models import Replica, Service
@@ -98,8 +99,8 @@ async def calling(key: str, access: LocalAccess):
     """Yields call(number, takes), which posts through a door of its own and returns the status."""
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
-    door = ServiceDoor(portal_says, lambda: access)
-    server = Server(uvicorn.Config(door, log_level="error", lifespan="off"))
+    door = ServiceDoor(lambda: access)
+    server = Server(uvicorn.Config(ProgramDoor(portal_says, door), log_level="error", lifespan="off"))
     work = asyncio.create_task(server.serve(sockets=[listener]))
     url = f"http://127.0.0.1:{listener.getsockname()[1]}/-/nlp/count/x"
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session, door.running():

@@ -22,12 +22,12 @@ from portal.gateway.http.cookies import Tossed, read_cookie, session_cookie
 from portal.gateway.http.cross_origin import is_visit, refusal
 from portal.gateway.http.grant_cache import GrantCache
 from portal.gateway.http.relay import NotStarted, relay
-from portal.gateway.http.responses import Answer, Words, build_error_answer, language_of, send_answer
+from portal.gateway.http.responses import Answer, Words, build_error_answer, deny, language_of, send_answer
 from portal.gateway.http.scope import Application, Message, Receive, Request, Send, read_scope
 from portal.gateway.http.sign_in import ENTER, ask_portal, redeem
 from portal.gateway.http.tensorboards import TensorBoards
 from portal.gateway.http.upstream import NOT_ANSWERING, NOT_RUNNING, open_session
-from portal.gateway.http.websocket_relay import connect, pump
+from portal.gateway.http.websocket_relay import relay_socket
 from portal.gateway.rechecks import Rechecks
 from portal.gateway.touches import touch
 from runtimes.contract.access import Access
@@ -140,23 +140,20 @@ class Gateway:
         request = read_scope(scope)
         await receive()  # "websocket.connect"
 
-        async def dial(grant: AppGrant) -> tuple[AppGrant, aiohttp.ClientWebSocketResponse]:
-            return grant, await connect(self._upstream(), grant, request, scope["subprotocols"])
+        async def converse(grant: AppGrant) -> None:
+            async def hear() -> Message:
+                message = await receive()
+                touch(grant.task)
+                return message
 
-        answer = await self._lead(label, request, dial)
+            async def until_ended() -> None:
+                await self._until_ended(label, request, grant)
+
+            await relay_socket(self._upstream(), grant, request, scope["subprotocols"], hear, send, until_ended)
+
+        answer = await self._lead(label, request, converse)
         if isinstance(answer, Answer):
-            await _deny(answer, send)
-            return
-        grant, program = answer
-
-        async def hear() -> Message:
-            message = await receive()
-            touch(grant.task)
-            return message
-
-        async with program:
-            await send({"type": "websocket.accept", "subprotocol": program.protocol})
-            await pump(program, hear, send, lambda: self._until_ended(label, request, grant))
+            await deny(answer, send)
 
     async def _until_ended(self, label: str, request: Request, grant: AppGrant) -> None:
         """Return when the user loses access."""
@@ -197,10 +194,3 @@ def _build_failure(grant: AppGrant, request: Request, why: Exception) -> Answer:
 
 def _build_error(status: int, words: Words, request: Request) -> Answer:
     return build_error_answer(status, words, request.method, request.headers)
-
-
-async def _deny(answer: Answer, send: Send) -> None:
-    """Refuse a WebSocket upgrade with an HTTP response (ASGI extension)."""
-    await send({"type": "websocket.http.response.start", "status": answer.status, "headers": answer.headers})
-    await send({"type": "websocket.http.response.body", "body": answer.body})
-    await asyncio.sleep(0)  # uvicorn logs a handshake without an end, unless its connection was closed by then

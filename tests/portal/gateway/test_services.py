@@ -14,6 +14,7 @@ from yarl import URL
 from common.locks import database_now
 from jobs.states import TaskState
 from portal.gateway.http.services.door import ServiceDoor
+from portal.gateway.http.services.programs import ProgramDoor
 from services.controlling import control_service
 from services.in_flight import Loads, read_loads
 from services.models import Replica, Service
@@ -36,6 +37,10 @@ class World:
         headers = {"Authorization": f"Bearer {secret or self.key}", **options.pop("headers", {})}
         url = URL(f"http://127.0.0.1:{self.port}{address}{path}", encoded=True)
         return self.session.request(method, url, headers=headers, allow_redirects=False, **options)
+
+    def dial(self, path="/ws", secret=None, **options):
+        headers = {"Authorization": f"Bearer {secret or self.key}"}
+        return self.session.ws_connect(f"http://127.0.0.1:{self.port}/-/nlp/chat{path}", headers=headers, **options)
 
     async def start_replica(self, program: Program) -> Replica:
         """Let the controller start one more replica, which answers as this program."""
@@ -62,8 +67,8 @@ async def serving(settings, **fields):
     settings.TESSERA_PUBLIC_URL = f"http://localhost:{port}"
     cast, service, key = await sync_to_async(build)(fields)
     sockets = Sockets()
-    door = ServiceDoor(portal_says, lambda: sockets)
-    server = Server(uvicorn.Config(door, log_level="error", lifespan="off"))
+    door = ServiceDoor(lambda: sockets)
+    server = Server(uvicorn.Config(ProgramDoor(portal_says, door), log_level="error", lifespan="off"))
     work = asyncio.create_task(server.serve(sockets=[listener]))
     async with aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as session, door.running():
         yield World(cast, service, key, door, sockets, session, port)
@@ -252,6 +257,45 @@ async def test_pieces_pass_one_by_one(world):
             assert await answer.content.readany() == b"data: 1\n\n"
             go.set()
             assert await answer.content.readany() == b"data: 2\n\n"
+
+
+async def test_a_socket_waits_passes_and_is_counted_until_it_ends(world):
+    program = Program()
+    async with running(program):
+        dialing = asyncio.create_task(world.dial(protocols=("v0.other", "v1.kernel")))
+        await until(lambda: world.door.in_flight.held)
+        replica = await world.start_replica(program)
+        end = await dialing
+        await end.send_str("hello")
+        await end.send_bytes(b"\x00\xff")
+        assert (end.protocol, await end.receive_str(), await end.receive_bytes()) == ("v1.kernel", "hello", b"\x00\xff")
+        assert not {"Authorization", "Cookie"} & set(program.asked[0].headers)
+        # Its replica is not drained before it ends, or before the limit.
+        assert world.door.in_flight.replicas == {replica.pk: 1}
+        await end.send_str("close 4123")
+        assert (await end.receive()).type is aiohttp.WSMsgType.CLOSE and end.close_code == 4123
+        await until(lambda: not world.door.in_flight.services)
+        last = await world.dial()
+    assert (await last.receive(5)).type is aiohttp.WSMsgType.CLOSE  # its program was ended
+
+
+async def test_a_socket_that_may_not_be_is_refused_and_one_that_may_no_more_ends(world, monkeypatch):
+    for name in ("services.programs.CALLER_S", "services.programs.RECHECK_S", "websocket_relay.HANDSHAKE_S"):
+        monkeypatch.setattr(f"portal.gateway.http.{name}", 0.2)
+    program = Program()
+    async with running(program):
+        await world.start_replica(program)
+        for options, status in (
+            ({"secret": "tsk_" + "x" * 43}, 401),
+            ({"path": "/none"}, 404),
+            ({"path": "/hang"}, 503),
+        ):
+            with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+                await world.dial(**options)
+            assert refused.value.status == status
+        end = await world.dial()
+        await sync_to_async(world.service.keys.all().delete)()
+        assert (await end.receive(5)).type is aiohttp.WSMsgType.CLOSE and end.close_code == 4403
 
 
 async def test_a_stopped_one_refuses_at_once(world):
