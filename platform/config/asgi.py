@@ -45,7 +45,7 @@ portal_application = ProtocolTypeRouter(
 )
 service_door = ServiceDoor(get_access)
 # Requests to apps' hosts never reach Django.
-gateway = Gateway(ProgramDoor(portal_application, service_door), get_access)  # type: ignore[arg-type]
+gateway = Gateway(ProgramDoor(portal_application, service_door), get_access, service_door)  # type: ignore[arg-type]
 application = ProtocolTypeRouter(
     {
         "http": gateway,

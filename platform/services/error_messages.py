@@ -15,6 +15,9 @@ FIELD_MESSAGES = {
 ERROR_MESSAGES = {
     "service_failing": _("%(name)s is failing: its replicas end by themselves. Its owner can read why on its page."),
     "service_full": _("%(name)s is waking, and %(max)s requests wait already. Try again in a while."),
+    "service_opens_to_others": _(
+        "This service opens to others: its file says access: %(access)s under serve. Its owner can write access: team."
+    ),
     "service_silent": _("%(name)s took the request and ended before it answered. It was not sent again."),
     "service_stopped": _("%(name)s was stopped. Somebody of its team can wake it."),
     "service_waking": _("%(name)s is still waking. %(why)s"),

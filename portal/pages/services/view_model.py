@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 
+from django.conf import settings
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
@@ -12,6 +13,8 @@ from common.resources import duration_text
 from events.models import Event
 from jobs.models import Job, Task
 from jobs.reason_messages import describe_end
+from portal.access.app_links import link_to_service
+from portal.access.services.callers import may_call
 from portal.pages.jobs.detail import log_store
 from portal.pages.jobs.view_model import JobRights
 from portal.services.view_model import ServiceView
@@ -51,6 +54,7 @@ class EventLine:
 class ServicePage(ServiceView):
     def __init__(self, service: Service, rights: JobRights, loads: Loads | None = None):
         super().__init__(service, loads)
+        self._user = rights.user
         self.id = service.public_id
         self.is_own = self.may_change = rights.may("service.change", service)
         self.may_wake = rights.may("service.wake", service)
@@ -101,6 +105,13 @@ class ServicePage(ServiceView):
     @property
     def hold_words(self) -> str:
         return duration_text(self.service.newest.serving.hold.for_s)
+
+    @cached_property
+    def page_href(self) -> str:
+        """Where the user opens it in the browser, "" if they may not."""
+        if not settings.TESSERA_APPS_URL or not may_call(self._user, self.service):
+            return ""
+        return link_to_service(self.service)
 
     @property
     def example(self) -> str:

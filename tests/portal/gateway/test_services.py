@@ -11,7 +11,6 @@ from asgiref.sync import sync_to_async
 from django.db import connections
 from yarl import URL
 
-from common.locks import database_now
 from jobs.states import TaskState
 from portal.gateway.http.services.door import ServiceDoor
 from portal.gateway.http.services.programs import ProgramDoor
@@ -44,19 +43,9 @@ class World:
 
     async def start_replica(self, program: Program) -> Replica:
         """Let the controller start one more replica, which answers as this program."""
-        replica, port = await sync_to_async(self._start)()
-        self.sockets.tasks[replica.ready_task.hex] = {port: program.port}
-        return replica
-
-    def _start(self) -> tuple[Replica, int]:
-        before = set(Replica.objects.values_list("pk", flat=True))
-        wanted = 2 * len(before) + 1
-        control_service(self.service.pk, Loads({self.service.pk: wanted}), check=lambda draft: None, containers=False)
-        replica = Replica.objects.exclude(pk__in=before).get()
-        [task] = make.start(replica.job)
-        Replica.objects.filter(pk=replica.pk).update(ready_task=task.uuid, ready_at=database_now())
-        replica.refresh_from_db()
-        return replica, task.ports[str(DECLARED)]
+        task = await sync_to_async(make.replica)(self.service)
+        self.sockets.tasks[task.uuid.hex] = {task.ports[str(DECLARED)]: program.port}
+        return await Replica.objects.aget(ready_task=task.uuid)
 
 
 @asynccontextmanager
@@ -280,8 +269,9 @@ async def test_a_socket_waits_passes_and_is_counted_until_it_ends(world):
 
 
 async def test_a_socket_that_may_not_be_is_refused_and_one_that_may_no_more_ends(world, monkeypatch):
-    for name in ("services.programs.CALLER_S", "services.programs.RECHECK_S", "websocket_relay.HANDSHAKE_S"):
-        monkeypatch.setattr(f"portal.gateway.http.{name}", 0.2)
+    for name in ("CALLER_S", "RECHECK_S"):
+        monkeypatch.setattr(f"portal.gateway.http.services.programs.{name}", 0.2)
+    monkeypatch.setattr("portal.gateway.http.websocket_relay.HANDSHAKE_S", 0.2)
     program = Program()
     async with running(program):
         await world.start_replica(program)

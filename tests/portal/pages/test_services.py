@@ -5,6 +5,7 @@ from django.utils.html import escape
 
 from common.locks import database_now
 from jobs.states import TaskState
+from portal.access.app_links import link_to_service
 from services.controlling import control_service
 from services.in_flight import Loads
 from services.models import Replica, Revision, Service
@@ -42,9 +43,11 @@ def test_one_is_made_by_form_and_listed(ada):
     assert "0 of 4" in text(ada.get("/services/"))
 
 
-def test_each_state_is_said_and_has_its_action(ada, cast):
+def test_each_state_is_said_and_has_its_action(ada, cast, settings):
+    settings.TESSERA_APPS_URL = "http://*.localhost"
     service = make.service(cast.ada)
     page = f"/services/{service.public_id}/"
+    assert f'href="{link_to_service(service)}"' in text(ada.get(page))
     assert "the next request wakes it" in text(ada.get(page)) and "Wake now" in text(ada.get(page))
     look(service)
     assert "Its replica waits in the queue." in text(ada.get(page))
@@ -55,6 +58,8 @@ def test_each_state_is_said_and_has_its_action(ada, cast):
     assert "Revision 2 comes up" in text(ada.get(page))
     ada.post(f"{page}rollback/1")
     assert Service.objects.get().rollout is None
+    Revision.objects.update(spec=Revision.objects.get(number=2).spec)  # opened by its keys alone
+    assert link_to_service(service) not in text(ada.get(page))
     ada.post(f"{page}stop")
     assert "Requests are refused" in text(ada.get(page))
     ada.post(f"{page}delete")

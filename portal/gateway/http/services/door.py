@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from math import inf
 from time import monotonic
 
 import aiohttp
@@ -13,8 +14,6 @@ from common.errors import NotFound, Unavailable
 from portal.access.services.routes import ReplicaAddress, Route, load_route
 from portal.gateway.http.grant_cache import LoadCache
 from portal.gateway.http.relay import NotStarted
-from portal.gateway.http.responses import language_of
-from portal.gateway.http.scope import Request
 from portal.gateway.http.services.early_body import EarlyBody
 from portal.gateway.http.services.in_flight import InFlight
 from portal.gateway.http.upstream import NOT_RUNNING, NotDialed, open_session
@@ -53,14 +52,23 @@ class ServiceDoor:
         """Publish what is in flight while the process lives."""
         async with self.in_flight.publishing():
             yield
+        await self.aclose()
+
+    async def aclose(self) -> None:
         if self._session:
             await self._session.close()
 
     async def pass_on(
-        self, service: int, request: Request, receive: EarlyBody, pass_to: Callable[[ReplicaAddress], Awaitable[None]]
+        self,
+        service: int,
+        receive: EarlyBody,
+        pass_to: Callable[[ReplicaAddress], Awaitable[None]],
+        language: str,
+        most_s: float = inf,
     ) -> None:
         """Call `pass_to` once a replica is ready, again with another one only for what no program has seen.
 
+        language: of the wait's words. most_s: how long it may wait, if that is less than the service's file says.
         Raises Unavailable, StillWaking, Left; `pass_to` raises NotStarted where no program answered.
         """
         since, unreachable = monotonic(), set[str]()
@@ -70,7 +78,7 @@ class ServiceDoor:
                 reachable = [one for one in route.replicas if one.task not in unreachable]
                 if not reachable:
                     unreachable.clear()
-                    await self._hold(service, route, since, request, receive)
+                    await self._hold(service, route, since + min(route.hold.for_s, most_s), receive, language)
                     continue
                 chosen = min(reachable, key=lambda one: self.in_flight.replicas[one.replica])
                 try:
@@ -91,7 +99,7 @@ class ServiceDoor:
             self._session = open_session(self._access)
         return self._session
 
-    async def _hold(self, service: int, route: Route, since: float, request: Request, receive: EarlyBody) -> None:
+    async def _hold(self, service: int, route: Route, until: float, receive: EarlyBody, language: str) -> None:
         """Wait until there are replicas to try. Raises Unavailable once that took too long, Left."""
         held = self.in_flight.held
         if held[service] >= route.hold.requests:
@@ -100,17 +108,14 @@ class ServiceDoor:
         self.in_flight.wake()
         with self.in_flight.counted(held, service):
             while True:
-                left_s = since + route.hold.for_s - monotonic()
+                left_s = until - monotonic()
                 if left_s <= 0:
-                    raise StillWaking(route.name, await self._describe_wait(service, request))
+                    raise StillWaking(route.name, await database_sync_to_async(_load_wait)(service, language))
                 if await _happens_within(receive.left, min(LOOK_S, left_s)):
                     raise Left
                 self._routes.drop_older(LOOK_S, service)
                 if (await self._find_route(service)).replicas:
                     return
-
-    async def _describe_wait(self, service: int, request: Request) -> Wait:
-        return await database_sync_to_async(_load_wait)(service, language_of(request.headers))
 
     async def _find_route(self, service: int) -> Route:
         route = await self._routes.find(service)

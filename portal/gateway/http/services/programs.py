@@ -20,7 +20,7 @@ from portal.error_pages import DATABASE_ERRORS
 from portal.gateway.http.cross_origin import value_of
 from portal.gateway.http.grant_cache import LoadCache
 from portal.gateway.http.relay import relay
-from portal.gateway.http.responses import Answer, deny, send_answer
+from portal.gateway.http.responses import Answer, deny, language_of, send_answer
 from portal.gateway.http.scope import Application, Message, Receive, Request, Send, read_scope
 from portal.gateway.http.services.answers import build_problem, to_caller, to_replica
 from portal.gateway.http.services.door import Left, ServiceDoor, StillWaking
@@ -73,7 +73,7 @@ class ProgramDoor:
         async def pass_to(replica: ReplicaAddress) -> None:
             await relay(self._door.upstream(), replica, request, receive, send, partial(to_caller, prefix))
 
-        await self._door.pass_on(caller.service, request, receive, pass_to)
+        await self._door.pass_on(caller.service, receive, pass_to, language_of(request.headers, caller.language))
 
     async def _serve_socket(
         self,
@@ -91,7 +91,7 @@ class ProgramDoor:
             await relay_socket(self._door.upstream(), replica, request, protocols, receive, send, until_ended)
 
         await receive()  # "websocket.connect"
-        await self._door.pass_on(caller.service, request, receive, pass_to)
+        await self._door.pass_on(caller.service, receive, pass_to, language_of(request.headers, caller.language))
 
     async def _find_caller(self, asked: tuple[str, str, str]) -> Caller:
         caller = await self._callers.find(*asked)
