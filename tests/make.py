@@ -449,6 +449,6 @@ def replica(service: Service) -> Task:
     return task
 
 
-def service_key(service: Service) -> str:
+def service_key(service: Service, name: str = "test", **limits: int) -> str:
     """The secret of a new key."""
-    return create_service_key(actor=service.user, service=service, name="test")[1]
+    return create_service_key(actor=service.user, service=service, name=name, **limits)[1]

@@ -44,12 +44,19 @@ portal_application = ProtocolTypeRouter(
     }
 )
 service_door = ServiceDoor(get_access)
-# Requests to apps' hosts never reach Django.
-gateway = Gateway(ProgramDoor(portal_application, service_door), get_access, service_door)  # type: ignore[arg-type]
+programs = ProgramDoor(portal_application, service_door)  # type: ignore[arg-type]
+gateway = Gateway(programs, get_access, service_door)  # requests to apps' hosts never reach Django
 application = ProtocolTypeRouter(
     {
         "http": gateway,
         "websocket": gateway,
-        "lifespan": Lifespan(lasting_objects, presence, ssh_gateway, service_door.running, lambda: aclosing(gateway)),
+        "lifespan": Lifespan(
+            lasting_objects,
+            presence,
+            ssh_gateway,
+            service_door.running,
+            programs.running,
+            lambda: aclosing(gateway),
+        ),
     }
 )

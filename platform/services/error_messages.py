@@ -15,6 +15,12 @@ FIELD_MESSAGES = {
 ERROR_MESSAGES = {
     "service_failing": _("%(name)s is failing: its replicas end by themselves. Its owner can read why on its page."),
     "service_full": _("%(name)s is waking, and %(max)s requests wait already. Try again in a while."),
+    "service_key_in_flight": _(
+        "This key has %(limit)s requests in flight already, which is its limit. Send the next one when one has ended."
+    ),
+    "service_key_rate": _(
+        "This key has had its %(limit)s requests of this minute, which is its limit. Wait %(retry_after_s)s seconds."
+    ),
     "service_opens_to_others": _(
         "This service opens to others: its file says access: %(access)s under serve. Its owner can write access: team."
     ),

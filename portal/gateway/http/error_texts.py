@@ -104,7 +104,8 @@ def describe_service(grant: AppGrant, error: PlatformError) -> Words:
     """Say why a service does not answer; the page of one that wakes comes back by itself."""
     if isinstance(error, StillWaking):
         title = _("%(name)s is waking") % {"name": grant.name}
-        return Words(error.code, title, error.params["why"], _("Try again"), wait_s=WAKING_S)
+        cause = f"{error.params['why']} {_('This page opens it as soon as it answers.')}"
+        return Words(error.code, title, cause, _("Try again"), wait_s=WAKING_S)
     title = _("%(name)s does not answer") % {"name": grant.name}
     page = settings.TESSERA_PUBLIC_URL + grant.start_path
     return Words(error.code, title, describe_error(error), _("Open in the portal"), page)

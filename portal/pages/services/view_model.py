@@ -10,6 +10,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from common.resources import duration_text
+from common.steady_clock import steady_now
 from events.models import Event
 from jobs.models import Job, Task
 from jobs.reason_messages import describe_end
@@ -24,8 +25,9 @@ from runtimes.log_reading import LogReader
 from services.in_flight import Loads
 from services.models import Revision, Service, ServiceKey
 from services.states import ServiceState
+from services.usage import CallerUsage, list_usage, sum_usage
 
-MOST_EVENTS = 10
+MOST_EVENTS, USAGE_DAYS = 10, 30
 LAST_LINES = 12
 STATES: dict[str, tuple[str, str]] = {
     ServiceState.ASLEEP: ("done", "moon"),
@@ -36,10 +38,10 @@ STATES: dict[str, tuple[str, str]] = {
     ServiceState.STOPPED: ("stale", "player-stop"),
 }
 ACCESS: dict[str, str | Promise] = {
-    "owner": gettext_lazy("its keys, and its owner's API tokens"),
-    "team": gettext_lazy("its keys, and API tokens of the team"),
+    "owner": gettext_lazy("its keys, and its owner by API token or browser"),
+    "team": gettext_lazy("its keys, and the team by API token or browser"),
     "key": gettext_lazy("its keys alone"),
-    "everybody": gettext_lazy("its keys, and API tokens of everybody here"),
+    "everybody": gettext_lazy("its keys, and everybody here by API token or browser"),
 }
 """Who may call it, by `access` of its file."""
 
@@ -152,6 +154,11 @@ class ServicePage(ServiceView):
     @cached_property
     def keys(self) -> list[ServiceKey]:
         return list(self.service.keys.select_related("made_by"))
+
+    @cached_property
+    def usage(self) -> list[CallerUsage]:
+        """Requests of the last USAGE_DAYS by caller."""
+        return sum_usage(list_usage(self.service, USAGE_DAYS), steady_now().date())
 
     @cached_property
     def events(self) -> list[EventLine]:

@@ -16,7 +16,8 @@ from portal.gateway.http.services.door import ServiceDoor
 from portal.gateway.http.services.programs import ProgramDoor
 from services.controlling import control_service
 from services.in_flight import Loads, read_loads
-from services.models import Replica, Service
+from services.key_limits import leave_place, take_place
+from services.models import CallCount, Replica, Service, ServiceKey
 from services.services import delete_service, stop_service
 from tests import make
 from tests.gateway_server import Server, Sockets
@@ -28,8 +29,8 @@ pytestmark = pytest.mark.timeout(60)
 class World:
     """A service of ada's on a real server, and programs on real sockets that stand for its replicas."""
 
-    def __init__(self, cast, service, key, door, sockets, session, port):
-        self.cast, self.service, self.key, self.door = cast, service, key, door
+    def __init__(self, cast, service, key, programs, sockets, session, port):
+        self.cast, self.service, self.key, self.programs, self.door = cast, service, key, programs, programs._door
         self.sockets, self.session, self.port = sockets, session, port
 
     def call(self, path="/seen", method="GET", secret=None, address="/-/nlp/chat", **options):
@@ -57,10 +58,11 @@ async def serving(settings, **fields):
     cast, service, key = await sync_to_async(build)(fields)
     sockets = Sockets()
     door = ServiceDoor(lambda: sockets)
-    server = Server(uvicorn.Config(ProgramDoor(portal_says, door), log_level="error", lifespan="off"))
+    programs = ProgramDoor(portal_says, door)
+    server = Server(uvicorn.Config(programs, log_level="error", lifespan="off"))
     work = asyncio.create_task(server.serve(sockets=[listener]))
     async with aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as session, door.running():
-        yield World(cast, service, key, door, sockets, session, port)
+        yield World(cast, service, key, programs, sockets, session, port)
         server.should_exit = server.force_exit = True
         await work
     await sync_to_async(connections.close_all)()
@@ -286,6 +288,35 @@ async def test_a_socket_that_may_not_be_is_refused_and_one_that_may_no_more_ends
         end = await world.dial()
         await sync_to_async(world.service.keys.all().delete)()
         assert (await end.receive(5)).type is aiohttp.WSMsgType.CLOSE and end.close_code == 4403
+
+
+async def test_a_key_is_held_to_its_limits_and_its_requests_are_counted(world, monkeypatch):
+    monkeypatch.setattr("common.rates.time", lambda: 1000.0)  # 20 s before a minute's end
+    limited = await sync_to_async(make.service_key)(world.service, "bot", per_minute=3, in_flight=1)
+    key = await ServiceKey.objects.aget(name="bot")
+    program = Program()
+    async with running(program):
+        await world.start_replica(program)
+        hanging = asyncio.create_task(world.call("/hang", secret=limited).__aenter__())
+        await program.go.wait()
+        async with world.call(secret=limited) as answer:
+            problem = await answer.json()
+        assert (answer.status, problem["code"], answer.headers["Retry-After"]) == (429, "service_key_in_flight", "1")
+        assert "This key has 1 requests in flight" in problem["detail"]
+        async with world.call() as answer:
+            assert answer.status == 200  # other keys have limits of their own, or none
+        hanging.cancel()
+        await until(lambda: take_place(key.pk, "free", 1))
+        leave_place(key.pk, "free")
+        async with world.call(secret=limited) as answer:
+            assert answer.status == 200
+        async with world.call(secret=limited) as answer:
+            assert (answer.status, (await answer.json())["code"]) == (429, "service_key_rate")
+            assert answer.headers["Retry-After"] == "20"
+    for _ in range(2):  # the second time, nothing is left to store
+        await world.programs._usage._store()
+    rows = CallCount.objects.filter(service=world.service).order_by("name").values_list("name", "requests", "errors")
+    assert [row async for row in rows] == [("bot", 3, 2), ("test", 1, 0)]
 
 
 async def test_a_stopped_one_refuses_at_once(world):

@@ -49,7 +49,7 @@ async def test_a_page_says_that_it_wakes_and_comes_back_while_a_script_waits(cha
     async with chat.visit("/seen", cookie) as page:
         said = await page.text()
     assert (page.status, page.headers["Retry-After"]) == (503, "2")
-    assert "chat is waking" in said and "A replica is about to be queued." in said
+    assert "chat is waking" in said and "A replica is about to be queued. This page opens it" in said
     assert '<meta http-equiv="refresh" content="2">' in said
     held = asyncio.create_task(chat.visit("/seen", cookie, **SCRIPT).__aenter__())
     await until(lambda: chat.gateway._services.in_flight.held)

@@ -4,11 +4,13 @@ import pytest
 from django.utils.html import escape
 
 from common.locks import database_now
+from common.steady_clock import steady_now
 from jobs.states import TaskState
 from portal.access.app_links import link_to_service
 from services.controlling import control_service
 from services.in_flight import Loads
 from services.models import Replica, Revision, Service
+from services.usage import Calls, add_usage
 from tests import make
 from tests.portal.pages.test_schedules import sign_in, text
 
@@ -88,6 +90,11 @@ def test_a_key_is_shown_once(ada, cast):
     assert "tsk_" in made and "The key “bot” is ready" in made
     key = service.keys.get()
     assert key.prefix in text(ada.get(page)) and "Copy it now" not in text(ada.get(page))
+    assert "No requests yet" in text(ada.get(page))
+    add_usage({Calls(service.pk, steady_now().date(), key.pk, "bot"): (12, 3)})
+    ada.post(f"{page}/{key.pk}/limits", {"per_minute": "60", "in_flight": ""})
+    assert "60 a minute</div>" in text(ada.get(page)) and '<td class="num">12</td>' in text(ada.get(page))
+    assert "A limit is a whole number" in text(ada.post(f"{page}/{key.pk}/limits", {"in_flight": "0"}, follow=True))
     ada.post(f"{page}/{key.pk}/end")
     assert not service.keys.exists()
 

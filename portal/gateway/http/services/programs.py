@@ -7,6 +7,8 @@ portal's origin.
 import asyncio
 import logging
 import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from urllib.parse import urlsplit
@@ -25,6 +27,8 @@ from portal.gateway.http.scope import Application, Message, Receive, Request, Se
 from portal.gateway.http.services.answers import build_problem, to_caller, to_replica
 from portal.gateway.http.services.door import Left, ServiceDoor, StillWaking
 from portal.gateway.http.services.early_body import EarlyBody
+from portal.gateway.http.services.key_limits import KeyLimits
+from portal.gateway.http.services.usage import UsageCounter
 from portal.gateway.http.websocket_relay import relay_socket
 
 log = logging.getLogger("tessera.gateway")
@@ -43,6 +47,7 @@ class ProgramDoor:
     def __init__(self, portal: Application, door: ServiceDoor):
         self._portal, self._door = portal, door
         self._callers: LoadCache[Caller] = LoadCache(load_caller, lambda: CALLER_S)
+        self._limits, self._usage = KeyLimits(), UsageCounter()
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket") or not (scope.get("raw_path") or b"").startswith(PREFIX):
@@ -53,12 +58,13 @@ class ProgramDoor:
             prefix, team, name, path = _read_address(request.raw_path)
             asked = (team.lower(), name, _read_secret(request))
             caller = await self._find_caller(asked)
-            language = caller.language
+            language, send = caller.language, self._usage.watch(caller, send)
             passed = replace(request, raw_path=path, headers=to_replica(request.headers), scheme=_scheme())
-            if scope["type"] == "websocket":
-                await self._serve_socket(caller, asked, passed, scope["subprotocols"], EarlyBody(receive), send)
-            else:
-                await self._serve(caller, prefix, passed, EarlyBody(receive), send)
+            async with self._limits.admitted(caller):
+                if scope["type"] == "websocket":
+                    await self._serve_socket(caller, asked, passed, scope["subprotocols"], EarlyBody(receive), send)
+                else:
+                    await self._serve(caller, prefix, passed, EarlyBody(receive), send)
         except Left:
             return
         except PlatformError as error:
@@ -68,6 +74,17 @@ class ProgramDoor:
             log.warning("cannot ask for a service: %s", away)
             refusal = Unavailable(retry_after_s=5)
             await _refuse(scope, await build_problem(refusal, request.headers, language), send)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Keep what is counted while the process lives."""
+        works = [asyncio.create_task(self._limits.renew()), asyncio.create_task(self._usage.store())]
+        try:
+            yield
+        finally:
+            for work in works:
+                work.cancel()
+            await asyncio.gather(*works, return_exceptions=True)
 
     async def _serve(self, caller: Caller, prefix: str, request: Request, receive: EarlyBody, send: Send) -> None:
         async def pass_to(replica: ReplicaAddress) -> None:
