@@ -52,6 +52,7 @@ class Program:
         app.router.add_get("/hang", self.hang)
         app.router.add_get("/broken", self.broken)
         app.router.add_get("/ws", self.ws)
+        app.router.add_post("/v1/chat/completions", self.chat)
         return app
 
     async def seen(self, request):
@@ -75,6 +76,9 @@ class Program:
 
     async def nothing(self, request):
         return web.Response(status=204)
+
+    async def chat(self, request):
+        raise NotImplementedError  # a test says how a model answers
 
     async def down(self, request):
         answer = web.StreamResponse()

@@ -1,8 +1,11 @@
 """The door of services for programs: who comes in, what passes, and what waits until a replica is ready."""
 
 import asyncio
+import json
 import socket
 from contextlib import asynccontextmanager
+from statistics import median
+from time import perf_counter
 
 import aiohttp
 import pytest
@@ -317,6 +320,45 @@ async def test_a_key_is_held_to_its_limits_and_its_requests_are_counted(world, m
         await world.programs._usage._store()
     rows = CallCount.objects.filter(service=world.service).order_by("name").values_list("name", "requests", "errors")
     assert [row async for row in rows] == [("bot", 3, 2), ("test", 1, 0)]
+
+
+async def test_a_plain_openai_client_streams(world):
+    """Its wire format. How late pieces come is printed, and held to loosely."""
+    program, asked = Program(), []
+
+    async def complete(request):
+        body = await request.json()
+        asked.append((request.path, body["model"], request.headers.get("Authorization")))
+        if not body.get("stream"):
+            return aiohttp.web.json_response({"object": "chat.completion", "choices": [{"message": {"content": "Hi"}}]})
+        answer = aiohttp.web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await answer.prepare(request)
+        for _ in range(20):
+            delta = {"choices": [{"index": 0, "delta": {"content": repr(perf_counter())}}]}
+            await answer.write(b"data: %s\n\n" % json.dumps(delta).encode())
+            await asyncio.sleep(0.01)
+        await answer.write(b"data: [DONE]\n\n")
+        return answer
+
+    program.chat = complete
+    async with running(program):
+        await world.start_replica(program)
+        body = {"model": "qwen", "messages": [{"role": "user", "content": "Hi"}]}
+        asks = {"headers": {"Accept": "application/json", "X-Stainless-Lang": "python"}}
+        late_ms = []
+        async with world.call("/v1/chat/completions", "POST", json=body, **asks) as answer:
+            assert (await answer.json())["choices"][0]["message"]["content"] == "Hi"
+        async with world.call("/v1/chat/completions", "POST", json=body | {"stream": True}, **asks) as answer:
+            assert answer.content_type == "text/event-stream"
+            async for line in answer.content:
+                if line == b"data: [DONE]\n":
+                    break
+                if line.strip():
+                    piece = json.loads(line.removeprefix(b"data: "))["choices"][0]["delta"]["content"]
+                    late_ms.append(1000 * (perf_counter() - float(piece)))
+    print(f"pieces come {median(late_ms):.1f} ms late, the last of 20 {max(late_ms):.1f}")
+    assert asked == [("/v1/chat/completions", "qwen", None)] * 2
+    assert len(late_ms) == 20 and median(late_ms) < 100  # 200 ms pass until the last: none waits for another
 
 
 async def test_a_stopped_one_refuses_at_once(world):
