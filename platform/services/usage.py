@@ -21,10 +21,9 @@ SET requests = kept.requests + EXCLUDED.requests, errors = kept.errors + EXCLUDE
 
 @dataclass(frozen=True, order=True)
 class Calls:
-    """Whose requests are counted, and when. key: 0 for those by API tokens. name: of the key."""
+    """Whose requests are counted. key: 0 for those by API tokens. name: of the key."""
 
     service: int
-    day: date
     key: int
     name: str
 
@@ -41,9 +40,9 @@ class CallerUsage:
     errors: int
 
 
-def add_usage(counted: Mapping[Calls, tuple[int, int]]) -> None:
-    """Add requests and errors to what is kept."""
-    rows = [(one.service, one.day, one.key, one.name, *counts) for one, counts in sorted(counted.items())]
+def add_usage(day: date, counted: Mapping[Calls, tuple[int, int]]) -> None:
+    """Add requests and errors to what is kept of a day."""
+    rows = [(one.service, day, one.key, one.name, *counts) for one, counts in sorted(counted.items())]
     with connection.cursor() as cursor:
         cursor.execute(ADD, [list(column) for column in zip(*rows, strict=True)])
 

@@ -49,7 +49,7 @@ def test_keys_come_and_go(ada, cast):
     assert ada("serve", "key", "limit", "chat", "bot", "--in-flight", "0").stdout == "bot: at most 60 a minute\n"
     assert ada("serve", "key", "limit", "chat", "bot").exit_code == 2
     assert ",bot,tsk_" in ada("serve", "key", "ls", "chat", "-o", "csv").stdout
-    add_usage({Calls(Service.objects.get().pk, steady_now().date(), 1, "bot"): (5, 1)})
+    add_usage(steady_now().date(), {Calls(Service.objects.get().pk, 1, "bot"): (5, 1)})
     assert ada("serve", "usage", "chat", "-o", "csv").stdout.splitlines()[1].endswith(",bot,5,1")
     assert ada("serve", "key", "rm", "chat", "bot").exit_code == 0
     assert ada("serve", "key", "rm", "chat", "bot").exit_code == 3

@@ -97,7 +97,7 @@ def service(transactional_db, local, tmp_path, monkeypatch):
 @asynccontextmanager
 async def calling(key: str, access: LocalAccess):
     """Yields call(number, takes), which posts through a door of its own and returns the status."""
-    listener = socket.socket()
+    listener = socket.socket(proto=socket.IPPROTO_TCP)  # else asyncio lets small pieces wait for others (Nagle)
     listener.bind(("127.0.0.1", 0))
     door = ServiceDoor(lambda: access)
     server = Server(uvicorn.Config(ProgramDoor(portal_says, door), log_level="error", lifespan="off"))

@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from math import inf
 
 import aiohttp
@@ -96,7 +97,7 @@ class Gateway:
             await relay(self._upstream(), target, request, receive, send)
 
         waits_s = PAGE_WAITS_S if is_visit(request.method, request.headers) else inf
-        await self._services.pass_on(grant.service, receive, pass_to, _language_of(grant, request), waits_s)
+        await self._services.pass_on(grant.service, receive, pass_to, partial(_language_of, grant, request), waits_s)
 
     async def _lead(
         self, label: str, request: Request, through: Callable[[AppGrant], Awaitable[None]]
@@ -114,6 +115,9 @@ class Gateway:
                 return None
             except Left:
                 return None
+            except DATABASE_ERRORS as away:
+                with translation.override(_language_of(grant, request)):
+                    return _build_unavailable(label, request, away)
             except (NotStarted, *NOT_ANSWERING, NOT_RUNNING, PlatformError) as why:
                 answer = _build_failure(grant, request, why)
                 if last or not isinstance(why, NOT_RUNNING):
@@ -137,8 +141,7 @@ class Gateway:
             except Tossed:
                 return _build_error(400, error_texts.describe_two_cookies(), request)
             except DATABASE_ERRORS as away:
-                log.warning("cannot ask who comes to %s: %s", label, away)
-                return _build_error(503, error_texts.describe_unavailable(), request)
+                return _build_unavailable(label, request, away)
         with translation.override(_language_of(grant, request)):
             return grant if grant.is_open else _build_error(503, error_texts.describe_not_running(grant), request)
 
@@ -174,7 +177,7 @@ class Gateway:
                 await relay_socket(self._upstream(), target, request, scope["subprotocols"], hear, send, until_ended)
 
             if grant.service:
-                await self._services.pass_on(grant.service, early, pass_to, _language_of(grant, request))
+                await self._services.pass_on(grant.service, early, pass_to, partial(_language_of, grant, request))
             else:
                 await pass_to(grant)
 
@@ -219,6 +222,11 @@ def _build_failure(grant: AppGrant, request: Request, why: Exception) -> Answer:
             return _build_error(502, error_texts.describe_failed_start(why), request)
         log.info("%s does not answer on port %s: %r", grant.name, grant.port, why.__cause__ or why)
         return _build_error(502, error_texts.describe_silent_app(grant), request)
+
+
+def _build_unavailable(label: str, request: Request, away: Exception) -> Answer:
+    log.warning("cannot ask who comes to %s: %s", label, away)
+    return _build_error(503, error_texts.describe_unavailable(), request)
 
 
 def _language_of(grant: AppGrant, request: Request) -> str:

@@ -83,8 +83,8 @@ def test_keys_are_shown_once(ada, bob, chat):
 def test_usage_is_told_by_day_and_key(ada, chat):
     today = steady_now().date()
     for day, name, key in ((today, "bot", 7), (today, "", 0), (today - timedelta(days=3), "bot", 7)):
-        add_usage({Calls(chat.pk, day, key, name): (5, 1)})
-    add_usage({Calls(chat.pk, today, 7, "bot"): (2, 0)})
+        add_usage(day, {Calls(chat.pk, key, name): (5, 1)})
+    add_usage(today, {Calls(chat.pk, 7, "bot"): (2, 0)})
     told = ada.get(f"services/{chat.public_id}/usage").json()["results"]
     assert [(one["key"], one["name"], one["requests"], one["failed"]) for one in told] == [
         (None, "", 5, 1),

@@ -212,7 +212,7 @@ def short_waits(monkeypatch):
 
 @pytest.fixture
 async def world(transactional_db, settings):
-    listener = socket.socket()
+    listener = socket.socket(proto=socket.IPPROTO_TCP)  # else asyncio lets small pieces wait for others (Nagle)
     listener.bind(("127.0.0.1", 0))
     port = listener.getsockname()[1]
     settings.TESSERA_PUBLIC_URL = f"http://localhost:{port}"
@@ -240,6 +240,6 @@ def build():
 
 @pytest.fixture
 def free_listener():
-    listener = socket.socket()
+    listener = socket.socket(proto=socket.IPPROTO_TCP)  # else asyncio lets small pieces wait for others (Nagle)
     listener.bind(("127.0.0.1", 0))
     return listener

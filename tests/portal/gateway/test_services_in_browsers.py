@@ -55,9 +55,11 @@ async def test_a_page_says_that_it_wakes_and_comes_back_while_a_script_waits(cha
     await until(lambda: chat.gateway._services.in_flight.held)
     await start_replica(chat)
     assert (await (await held).json())["path"] == "/seen"
-    async with chat.visit("/seen?a=1", f"{cookie}; own=1") as answer:
+    keyed = {"Authorization": "Bearer tsk_of-somebody"}
+    async with chat.visit("/seen?a=1", f"{cookie}; own=1", **SCRIPT, **keyed) as answer:
         seen = dict((await answer.json())["headers"])
-    assert seen["Cookie"] == "own=1" and "frame-ancestors 'self'" in answer.headers["Content-Security-Policy"]
+    assert seen["Cookie"] == "own=1" and "Authorization" not in seen
+    assert "frame-ancestors 'self'" in answer.headers["Content-Security-Policy"]
     # What its program sends for the host beyond its own is taken out, as for every app.
     async with chat.visit("/cookies", cookie) as answer:
         assert "Clear-Site-Data" not in answer.headers and answer.headers.getall("Set-Cookie") == ["fine=1; Path=/"]
@@ -111,6 +113,7 @@ async def test_what_ends_access_ends_sessions_and_what_stops_it_is_said(chat, sh
     async with chat.visit("/seen", cookie, **SCRIPT) as answer:
         assert (answer.status, (await answer.json())["code"]) == (503, "service_stopped")
     await sync_to_async(set_access)(chat, "key")
+    await asyncio.sleep(0.1)  # and a session's right for short_waits
     async with chat.visit("/seen", cookie, **SCRIPT) as answer:
         assert answer.status == 401
     assert not chat.program.asked

@@ -91,7 +91,7 @@ def test_a_key_is_shown_once(ada, cast):
     key = service.keys.get()
     assert key.prefix in text(ada.get(page)) and "Copy it now" not in text(ada.get(page))
     assert "No requests yet" in text(ada.get(page))
-    add_usage({Calls(service.pk, steady_now().date(), key.pk, "bot"): (12, 3)})
+    add_usage(steady_now().date(), {Calls(service.pk, key.pk, "bot"): (12, 3)})
     ada.post(f"{page}/{key.pk}/limits", {"per_minute": "60", "in_flight": ""})
     assert "60 a minute</div>" in text(ada.get(page)) and '<td class="num">12</td>' in text(ada.get(page))
     assert "A limit is a whole number" in text(ada.post(f"{page}/{key.pk}/limits", {"in_flight": "0"}, follow=True))

@@ -63,7 +63,7 @@ class ServiceDoor:
         service: int,
         receive: EarlyBody,
         pass_to: Callable[[ReplicaAddress], Awaitable[None]],
-        language: str,
+        language: Callable[[], str],
         most_s: float = inf,
     ) -> None:
         """Call `pass_to` once a replica is ready, again with another one only for what no program has seen.
@@ -99,7 +99,9 @@ class ServiceDoor:
             self._session = open_session(self._access)
         return self._session
 
-    async def _hold(self, service: int, route: Route, until: float, receive: EarlyBody, language: str) -> None:
+    async def _hold(
+        self, service: int, route: Route, until: float, receive: EarlyBody, language: Callable[[], str]
+    ) -> None:
         """Wait until there are replicas to try. Raises Unavailable once that took too long, Left."""
         held = self.in_flight.held
         if held[service] >= route.hold.requests:
@@ -110,7 +112,7 @@ class ServiceDoor:
             while True:
                 left_s = until - monotonic()
                 if left_s <= 0:
-                    raise StillWaking(route.name, await database_sync_to_async(_load_wait)(service, language))
+                    raise StillWaking(route.name, await database_sync_to_async(_load_wait)(service, language()))
                 if await _happens_within(receive.left, min(LOOK_S, left_s)):
                     raise Left
                 self._routes.drop_older(LOOK_S, service)

@@ -7,7 +7,7 @@ portal's origin.
 import asyncio
 import logging
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -90,7 +90,7 @@ class ProgramDoor:
         async def pass_to(replica: ReplicaAddress) -> None:
             await relay(self._door.upstream(), replica, request, receive, send, partial(to_caller, prefix))
 
-        await self._door.pass_on(caller.service, receive, pass_to, language_of(request.headers, caller.language))
+        await self._door.pass_on(caller.service, receive, pass_to, _choose_language(caller, request))
 
     async def _serve_socket(
         self,
@@ -108,7 +108,7 @@ class ProgramDoor:
             await relay_socket(self._door.upstream(), replica, request, protocols, receive, send, until_ended)
 
         await receive()  # "websocket.connect"
-        await self._door.pass_on(caller.service, receive, pass_to, language_of(request.headers, caller.language))
+        await self._door.pass_on(caller.service, receive, pass_to, _choose_language(caller, request))
 
     async def _find_caller(self, asked: tuple[str, str, str]) -> Caller:
         caller = await self._callers.find(*asked)
@@ -125,6 +125,10 @@ class ProgramDoor:
                 return
             except DATABASE_ERRORS as away:  # asked again next time
                 log.warning("cannot ask whether a caller's socket may stay: %s", away)
+
+
+def _choose_language(caller: Caller, request: Request) -> Callable[[], str]:
+    return partial(language_of, request.headers, caller.language)
 
 
 async def _refuse(scope: Message, answer: Answer, send: Send) -> None:

@@ -5,10 +5,10 @@ import logging
 from collections import defaultdict
 
 from channels.db import database_sync_to_async
+from django.db import Error
 
 from common.steady_clock import steady_now
 from portal.access.services.callers import Caller
-from portal.error_pages import DATABASE_ERRORS
 from portal.gateway.http.scope import Message, Send
 from services.usage import Calls, add_usage
 
@@ -28,7 +28,7 @@ class UsageCounter:
 
         async def send_counted(message: Message) -> None:
             if message["type"] in STARTS:
-                counts = self._counted[Calls(caller.service, steady_now().date(), caller.key, caller.key_name)]
+                counts = self._counted[Calls(caller.service, caller.key, caller.key_name)]
                 counts[0] += 1
                 counts[1] += message.get("status", 0) >= 400
             await send(message)
@@ -49,8 +49,9 @@ class UsageCounter:
         if not counted:
             return
         try:
-            await database_sync_to_async(add_usage)({one: (n, bad) for one, (n, bad) in counted.items()})
-        except DATABASE_ERRORS as away:
+            today = steady_now().date()
+            await database_sync_to_async(add_usage)(today, {one: (n, bad) for one, (n, bad) in counted.items()})
+        except Error as away:
             log.warning("the usage of services is kept for now: %s", away)
             for one, (n, bad) in counted.items():
                 self._counted[one][0] += n
