@@ -13,19 +13,22 @@ from accounts.models import User
 from jobs.finding.list_query import ListQuery, read_list_query
 from jobs.models import Job
 from notebooks.models import Notebook
+from services.models import Service
 
 
 class AppKind(models.TextChoices):
     NOTEBOOK = "notebook", _("notebook")
     PORT = "port", _("port")
     TENSORBOARD = "tensorboard", _("TensorBoard")
+    SERVICE = "service", _("service")
 
 
 class App(models.Model):
-    """The owner of one permanent host name: a notebook, or a port of a job's task across attempts.
+    """The owner of one permanent host name: a notebook, a service, or a port of a job's task across attempts.
 
-    label: first part of the host name, random, never reused. Either notebook or job is set. port: as declared; the
-    task knows the actual one.
+    label: first part of the host name, random, never reused: what a page leaves in a browser, such as a service worker,
+    stays on its host. One of notebook, job and service is set. port: as declared, and the task knows the actual one; 0
+    for a service, whose revisions declare it.
     """
 
     label = models.CharField(max_length=20, unique=True)
@@ -33,6 +36,7 @@ class App(models.Model):
     owner = models.ForeignKey(User, on_delete=models.CASCADE, related_name="+")
     job = models.ForeignKey(Job, null=True, on_delete=models.CASCADE, related_name="+")
     notebook = models.OneToOneField(Notebook, null=True, on_delete=models.CASCADE, related_name="+")
+    service = models.OneToOneField(Service, null=True, on_delete=models.CASCADE, related_name="+")
     role = models.CharField(max_length=32, blank=True)
     rank = models.PositiveIntegerField(default=0)
     port = models.PositiveIntegerField()
@@ -48,6 +52,12 @@ class App(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind} {self.label}"
+
+    @property
+    def runs_in(self) -> Job | Notebook | Service:
+        thing = self.notebook or self.service or self.job
+        assert thing is not None
+        return thing
 
 
 class AppCode(models.Model):

@@ -28,6 +28,7 @@ from portal.pages.reports.mails import build_report_mail
 from portal.wording.events import describe_event
 from portal.wording.monitoring.end_verdicts import load_end_verdicts
 from portal.wording.notices import event_url, view_notice
+from services.usage import drop_old_usage
 from webhooks.delivery_queue import drop_old_deliveries
 from webhooks.formats import Words
 from webhooks.models import Delivery
@@ -55,9 +56,10 @@ def tell_reports() -> None:
 
 @shared_task
 def sweep() -> None:
-    """Delete old notices and deliveries."""
+    """Delete old notices, deliveries and counts of services' requests."""
     drop_old_notices()
     drop_old_deliveries()
+    drop_old_usage()
 
 
 def send_mails() -> None:

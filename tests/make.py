@@ -22,6 +22,7 @@ from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_K
 from django.contrib.auth.hashers import make_password
 from django.db import transaction
 from django.db.models import Model
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from accounts.models import ApiToken, Membership, Team, TeamRole, User
@@ -63,6 +64,8 @@ from scheduler.models import Lease
 from scheduler.preview.preview import check_possible
 from schedules.models import Schedule
 from schedules.services import create_schedule
+from services.controlling import control_service
+from services.in_flight import Loads
 from services.keys import create_service_key
 from services.models import Service
 from services.services import create_service, revise_service
@@ -450,6 +453,17 @@ def canary(service: Service, job_file: str, errors: int = 1) -> None:
         add_counts({(service.pk, revision, what): n for what, n in counts.items()}, now.timestamp())
 
 
-def service_key(service: Service) -> str:
+def replica(service: Service) -> Task:
+    """The running task of one more replica, whose program answers."""
+    before = list(service.replicas.values_list("pk", flat=True))
+    loads = Loads({service.pk: 2 * len(before) + 1})
+    control_service(service.pk, loads, check=lambda draft: None, containers=False)
+    made = service.replicas.exclude(pk__in=before).get()
+    [task] = start(made.job)
+    service.replicas.filter(pk=made.pk).update(ready_task=task.uuid, ready_at=Now())
+    return task
+
+
+def service_key(service: Service, name: str = "test", **limits: int) -> str:
     """The secret of a new key."""
-    return create_service_key(actor=service.user, service=service, name="test")[1]
+    return create_service_key(actor=service.user, service=service, name=name, **limits)[1]

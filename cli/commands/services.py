@@ -26,10 +26,10 @@ serve = typer.Typer(cls=Group, rich_markup_mode=None, invoke_without_command=Tru
 commands.add_typer(
     serve,
     name="serve",
-    help="Services: serve -f FILE, ls, show, logs, wake, sleep, stop, scale, promote, rollback, rm; key add, ls, rm.",
+    help="Services: serve -f FILE, ls, show, logs, usage, wake, sleep, stop, scale, promote, rollback, rm; key ….",
 )
 keys = new_commands()
-serve.add_typer(keys, name="key", help="Keys by which programs call a service: add, ls, rm.")
+serve.add_typer(keys, name="key", help="Keys by which programs call a service: add, limit, ls, rm.")
 
 COLUMNS = (
     Column("ID"),
@@ -40,8 +40,25 @@ COLUMNS = (
     Column("IN FLIGHT"),
     Column("ADDRESS", least=20),
 )
-KEY_COLUMNS = (Column("ID"), Column("NAME", least=8), Column("BEGINS"), Column("LAST USED"), Column("EXPIRES"))
+KEY_COLUMNS = (
+    Column("ID"),
+    Column("NAME", least=8),
+    Column("BEGINS"),
+    Column("A MINUTE"),
+    Column("IN FLIGHT"),
+    Column("LAST USED"),
+    Column("EXPIRES"),
+)
+USAGE_COLUMNS = (Column("DAY"), Column("KEY", least=8), Column("REQUESTS"), Column("FAILED"))
+KEY_FIELDS = ("name", "prefix", "per_minute", "in_flight", "last_used_at", "expires_at")
+NO_LIMIT = 0
 
+PerMinute = Annotated[
+    int | None, typer.Option("--per-minute", min=NO_LIMIT, help="The most requests a minute; 0 for no limit.")
+]
+InFlight = Annotated[
+    int | None, typer.Option("--in-flight", min=NO_LIMIT, help="The most requests at once; 0 for no limit.")
+]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Or its id, svc-7.", autocompletion=complete_service_names)]
 
 
@@ -163,6 +180,23 @@ def roll_back(
     _show(session, client.post(_path(find_service(client, name), ":rollback"), {"revision": revision}))
 
 
+@serve.command("usage", cls=Command)
+def show_usage(
+    ctx: typer.Context,
+    name: Name,
+    days: Annotated[int, typer.Option("--days", min=1, max=400, help="How many until today.")] = 30,
+) -> None:
+    """How many requests came, by day and key."""
+    session: Session = ctx.obj
+    client = session.client()
+    found = client.get(_path(find_service(client, name), "/usage"), days=days)
+    rows = [
+        [one["day"], one["name"] or "(API tokens)", str(one["requests"]), str(one["failed"])]
+        for one in found["results"]
+    ]
+    session.show_table(found, [row[0] for row in rows], USAGE_COLUMNS, rows, f"No requests in {days} days.")
+
+
 @serve.command("rm", cls=Command)
 def remove_service(ctx: typer.Context, name: Name) -> None:
     """Delete a service with its keys, and stop its replicas at once."""
@@ -178,12 +212,34 @@ def add_key(
     name: Name,
     key: Annotated[str, typer.Argument(metavar="KEY", help="What uses it.")],
     days: Annotated[int | None, typer.Option("--days", min=1, help="Until it expires; else never by itself.")] = None,
+    per_minute: PerMinute = None,
+    in_flight: InFlight = None,
 ) -> None:
     """Make a key, and print it: it is not shown again."""
     session: Session = ctx.obj
     client = session.client()
-    made = client.post(_path(find_service(client, name), "/keys"), {"name": key, "days": days}, repeat=False)
+    asked = {"name": key, "days": days, "per_minute": per_minute or None, "in_flight": in_flight or None}
+    made = client.post(_path(find_service(client, name), "/keys"), asked, repeat=False)
     session.show(made, [made["secret"]], [made["secret"]])
+
+
+@keys.command("limit", cls=Command)
+def limit_key(
+    ctx: typer.Context,
+    name: Name,
+    key: Annotated[str, typer.Argument(metavar="KEY", help="Its name or id.")],
+    per_minute: PerMinute = None,
+    in_flight: InFlight = None,
+) -> None:
+    """Change how many requests a key may have. It counts within seconds."""
+    asked = {"per_minute": per_minute, "in_flight": in_flight}
+    limits = {field: value or None for field, value in asked.items() if value is not None}
+    if not limits:
+        raise Failure(USAGE, "Say which limit: --per-minute N or --in-flight N; 0 takes one away.")
+    session: Session = ctx.obj
+    client = session.client()
+    changed = client.patch(_find_key_path(client, name, key), limits)
+    session.show(changed, [changed["name"]], [_describe_limits(changed)])
 
 
 @keys.command("ls", cls=Command)
@@ -192,10 +248,7 @@ def list_keys(ctx: typer.Context, name: Name) -> None:
     session: Session = ctx.obj
     client = session.client()
     found = client.get(_path(find_service(client, name), "/keys"))
-    rows = [
-        [str(one["id"]), one["name"], one["prefix"], one["last_used_at"] or NONE, one["expires_at"] or NONE]
-        for one in found["results"]
-    ]
+    rows = [[str(one["id"])] + [str(one[column] or NONE) for column in KEY_FIELDS] for one in found["results"]]
     session.show_table(found, [one["name"] for one in found["results"]], KEY_COLUMNS, rows, "No keys yet.")
 
 
@@ -206,12 +259,7 @@ def remove_key(
     """End a key. It opens nothing any more within seconds."""
     session: Session = ctx.obj
     client = session.client()
-    one = find_service(client, name)
-    found = [row for row in client.get(_path(one, "/keys"))["results"] if key in (row["name"], str(row["id"]))]
-    if len(found) != 1:
-        words = f"{one['name']} has {'several keys' if found else 'no key'} named {key}."
-        raise Failure(NOT_FOUND, f"{words} They are: tessera serve key ls {name}")
-    client.delete(_path(one, f"/keys/{found[0]['id']}"))
+    client.delete(_find_key_path(client, name, key))
     session.print_note(f"The key {key} is ended.")
 
 
@@ -260,6 +308,16 @@ def _find_mine(client: Client, name: str) -> dict | None:
     return next((one for one in found if one["name"] == name), None)
 
 
+def _find_key_path(client: Client, name: str, key: str) -> str:
+    """Return where one key of a service is, by its name or id."""
+    one = find_service(client, name)
+    found = [row for row in client.get(_path(one, "/keys"))["results"] if key in (row["name"], str(row["id"]))]
+    if len(found) != 1:
+        words = f"{one['name']} has {'several keys' if found else 'no key'} named {key}."
+        raise Failure(NOT_FOUND, f"{words} They are: tessera serve key ls {name}")
+    return _path(one, f"/keys/{found[0]['id']}")
+
+
 def _act(session: Session, name: str, verb: str) -> None:
     client: Client = session.client()
     _show(session, client.post(_path(find_service(client, name), f":{verb}")))
@@ -273,6 +331,12 @@ def _describe(one: dict) -> str:
     rollout = f", revision {one['rollout']} comes up" if one["rollout"] else ""
     words = f"{one['name']} ({one['id']}) is {one['state']}{rollout}: {one['links']['call']}"
     return f"{words}\n{one['wait']}" if one["wait"] else words
+
+
+def _describe_limits(key: dict) -> str:
+    limits = ((key["per_minute"], "a minute"), (key["in_flight"], "in flight"))
+    said = [f"{most} {words}" for most, words in limits if most]
+    return f"{key['name']}: at most {' and '.join(said)}" if said else f"{key['name']}: no limits"
 
 
 def _describe_replica(one: dict[str, Any]) -> str:

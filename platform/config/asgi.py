@@ -19,6 +19,7 @@ from jobs.task_access import get_access  # noqa: E402
 from portal.api.http.body_limit import BodyLimit, Message, Receive, Send, send_problem  # noqa: E402
 from portal.gateway.http.gateway import Gateway  # noqa: E402
 from portal.gateway.http.services.door import ServiceDoor  # noqa: E402
+from portal.gateway.http.services.programs import ProgramDoor  # noqa: E402
 from portal.gateway.websocket_urls import websocket_urls as terminal_urls  # noqa: E402
 from portal.lanes import LanedHandler  # noqa: E402
 from portal.live.websocket_urls import websocket_urls as live_urls  # noqa: E402
@@ -42,12 +43,20 @@ portal_application = ProtocolTypeRouter(
         "websocket": CountedSockets(AuthMiddlewareStack(URLRouter([*live_urls, *terminal_urls, unknown_socket]))),
     }
 )
-service_door = ServiceDoor(portal_application, get_access)  # type: ignore[arg-type]
-gateway = Gateway(service_door, get_access)  # requests to apps' hosts never reach Django
+service_door = ServiceDoor(get_access)
+programs = ProgramDoor(portal_application, service_door)  # type: ignore[arg-type]
+gateway = Gateway(programs, get_access, service_door)  # requests to apps' hosts never reach Django
 application = ProtocolTypeRouter(
     {
         "http": gateway,
         "websocket": gateway,
-        "lifespan": Lifespan(lasting_objects, presence, ssh_gateway, service_door.running, lambda: aclosing(gateway)),
+        "lifespan": Lifespan(
+            lasting_objects,
+            presence,
+            ssh_gateway,
+            service_door.running,
+            programs.running,
+            lambda: aclosing(gateway),
+        ),
     }
 )

@@ -16,6 +16,15 @@ ERROR_MESSAGES = {
     "no_canary": _("No revision of %(name)s is tried as a canary now, so there is nothing to end early."),
     "service_failing": _("%(name)s is failing: its replicas end by themselves. Its owner can read why on its page."),
     "service_full": _("%(name)s is waking, and %(max)s requests wait already. Try again in a while."),
+    "service_key_in_flight": _(
+        "This key has %(limit)s requests in flight already, which is its limit. Send the next one when one has ended."
+    ),
+    "service_key_rate": _(
+        "This key has had its %(limit)s requests of this minute, which is its limit. Wait %(retry_after_s)s seconds."
+    ),
+    "service_opens_to_others": _(
+        "This service opens to others: its file says access: %(access)s under serve. Its owner can write access: team."
+    ),
     "service_silent": _("%(name)s took the request and ended before it answered. It was not sent again."),
     "service_stopped": _("%(name)s was stopped. Somebody of its team can wake it."),
     "service_waking": _("%(name)s is still waking. %(why)s"),

@@ -190,7 +190,8 @@ class ServiceKeyQuerySet(CredentialQuerySet):
 class ServiceKey(Credential):
     """A key by which a program calls one service and nothing else. Shown once, stored as a digest.
 
-    made_by: the API token that asked for it and whose end ends it.
+    made_by: the API token that asked for it and whose end ends it. per_minute, in_flight: how many requests it may
+    have, if there is a limit.
     """
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="+")
@@ -198,6 +199,8 @@ class ServiceKey(Credential):
     prefix = models.CharField(max_length=16)
     digest = models.CharField(max_length=64, unique=True)
     made_by = models.ForeignKey(ApiToken, null=True, on_delete=models.CASCADE, related_name="+")
+    per_minute = models.PositiveIntegerField(null=True)
+    in_flight = models.PositiveIntegerField(null=True)
 
     objects = ServiceKeyQuerySet.as_manager()
 
@@ -206,3 +209,25 @@ class ServiceKey(Credential):
 
     def __str__(self) -> str:
         return f"{self.prefix}… ({self.name})"
+
+
+class CallCount(models.Model):
+    """How many requests of a day came with one key, and how many got 400 or more. It outlives the key.
+
+    key: its id, 0 for API tokens. name: the key's.
+    """
+
+    service = models.ForeignKey(Service, on_delete=models.CASCADE, related_name="call_counts")
+    day = models.DateField()
+    key = models.PositiveBigIntegerField()
+    name = models.CharField(max_length=64, blank=True)
+    requests = models.PositiveBigIntegerField()
+    errors = models.PositiveBigIntegerField()
+
+    class Meta:
+        verbose_name, verbose_name_plural = _("requests of a day"), _("requests of days")
+        ordering = ["-day", "key"]
+        constraints = [models.UniqueConstraint(fields=["service", "day", "key"], name="one_call_count")]
+
+    def __str__(self) -> str:
+        return f"{self.service} {self.day} {self.name}"

@@ -16,6 +16,7 @@ from jobs.models import Job, Task
 from notebooks.models import Notebook
 from portal.access.origin import origin_of
 from portal.models import App, AppKind
+from services.models import Service
 
 ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
 LABEL = re.compile(rf"[{ALPHABET}]{{20}}")  # 100 random bits
@@ -36,6 +37,11 @@ def link_to_tensorboard(job: Job) -> str:
     """Return the URL of the TensorBoard of the job's first task."""
     first = job.newest_tasks[0]
     return _link(job.user, kind=AppKind.TENSORBOARD, job=job, role=first.role, rank=first.rank, port=TENSORBOARD_PORT)
+
+
+def link_to_service(service: Service) -> str:
+    """Return the URL by which browsers open a service, the same for all revisions."""
+    return _link(service.user, kind=AppKind.SERVICE, service=service, port=0)
 
 
 def is_app_host(host: str) -> str | None:

@@ -20,14 +20,17 @@ from jobs.states import TaskState
 from jobs.task_access import derive_task_secret
 from notebooks.models import Notebook, NotebookQuerySet
 from portal.access.app_links import NOTEBOOK_PORT
+from portal.access.services.callers import may_call
 from portal.access.session_user import load_session_user
 from portal.models import App, AppCode, AppKind, AppSession
+from services.models import Service, ServiceQuerySet
 from sharing.models import Share
 from sharing.shares import find_share, note_visit
 from sharing.tokens import PREFIX, find_notebook_token
 
 CODE_S, SESSION_S = 30, 12 * 3600
-WITH = ("owner", "job__team", "notebook__team", "notebook__job")
+OF_SERVICE = ("service__team", "service__current", "service__rollout")
+WITH = ("owner", "job__team", "notebook__team", "notebook__job", *OF_SERVICE)
 OPEN = (TaskState.STARTING, TaskState.RUNNING, TaskState.STOPPING)
 
 
@@ -35,8 +38,8 @@ OPEN = (TaskState.STARTING, TaskState.RUNNING, TaskState.STOPPING)
 class AppGrant:
     """What one browser or program may reach on an app's host.
 
-    task: uuid in hex, "" if none runs. authorization: header for the program. name: of job or notebook. start_path:
-    page to start it. board: directory of a TensorBoard.
+    task: uuid in hex, "" if none runs. authorization: header for the program. name: of job, notebook or service.
+    start_path: page to start it. board: directory of a TensorBoard. service: its id; its replicas have the tasks.
     """
 
     user_id: int
@@ -47,15 +50,23 @@ class AppGrant:
     name: str
     start_path: str
     board: str = ""
+    service: int = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is somewhere to go."""
+        return bool(self.task or self.service)
 
 
 def find_app(user: User, label: str) -> App:
-    """Return the app. Raises NotFound if invisible to `user`, NotPermitted without the right."""
+    """Return the app. Raises NotFound if `user` does not see what it is of, NotPermitted without the right."""
     app = App.objects.select_related(*WITH).filter(label=label).first()
     if app is not None and _may_open(user, app):
         return app
-    if app is None or not _things_of(app).visible_to(user).filter(pk=_thing(app).pk).exists():
+    if app is None or not _things_of(app).visible_to(user).filter(pk=app.runs_in.pk).exists():
         raise NotFound(name=label)
+    if app.service is not None:
+        raise NotPermitted("service_opens_to_others", access=app.service.newest.serving.access)
     raise NotPermitted(action=_action(app), needs=sorted(PERMISSIONS[_action(app)]))
 
 
@@ -125,13 +136,9 @@ def _load_by_session(label: str, secret: str) -> AppGrant | None:
     return _visit(person, row.app)
 
 
-def _thing(app: App) -> Job | Notebook:
-    thing = app.notebook or app.job
-    assert thing is not None
-    return thing
-
-
-def _things_of(app: App) -> NotebookQuerySet | JobQuerySet:
+def _things_of(app: App) -> NotebookQuerySet | JobQuerySet | ServiceQuerySet:
+    if app.service_id:
+        return Service.objects.all()
     return Notebook.objects.all() if app.notebook_id else Job.objects.all()
 
 
@@ -146,8 +153,10 @@ def _is_jupyter(app: App) -> bool:
 
 
 def _may_open(user: User, app: App) -> bool:
+    if app.service is not None:
+        return app.service.deleted_at is None and may_call(user, app.service)
     gone = app.notebook is not None and app.notebook.deleted_at is not None
-    return not gone and (may(user, _action(app), _thing(app).team, app.owner_id) or _find_share(user, app) is not None)
+    return not gone and (may(user, _action(app), app.runs_in.team, app.owner_id) or _find_share(user, app) is not None)
 
 
 def _find_share(user: User, app: App) -> Share | None:
@@ -157,8 +166,11 @@ def _find_share(user: User, app: App) -> Share | None:
 
 
 def _visit(user: User, app: App) -> AppGrant:
+    if app.service is not None:
+        start_path = f"/services/{app.service.public_id}/"
+        return AppGrant(user.pk, user.language, "", 0, "", app.service.name, start_path, service=app.service.pk)
     task = _open_task(app)
-    name = _thing(app).public_id
+    name = app.runs_in.public_id
     return AppGrant(
         user_id=user.pk,
         language=user.language,

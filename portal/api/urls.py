@@ -172,6 +172,7 @@ urlpatterns = [
         services.ServiceKeyDetail.as_view(),
         name="api-service-key",
     ),
+    path("services/<service:service_id>/usage", services.ServiceUsage.as_view(), name="api-service-usage"),
     path("schedules", schedules.Schedules.as_view(), name="api-schedules"),
     path("schedules/<schedule:schedule_id>", schedules.ScheduleDetail.as_view(), name="api-schedule"),
     path("schedules/<schedule:schedule_id>:suspend", schedules.ScheduleSuspend.as_view(), name="api-schedule-suspend"),

@@ -36,8 +36,7 @@ def authorize(request: HttpRequest) -> HttpResponse:
         raise NotFound()
     path = path if PATH.fullmatch(path) else "/"
     if app.owner_id != user.pk and request.method != "POST":
-        where = {"origin": app_origin(app.label), "runs_in": app.notebook or app.job}
-        context = {"app": app, "state": state, "next": path, **where}
+        context = {"app": app, "state": state, "next": path, "origin": app_origin(app.label)}
         return render(request, "apps/consent.html", context)
     return _send_back(request, app, state, path)
 

@@ -130,6 +130,7 @@ urlpatterns = [
     path("services/<str:service_id>/rollback/<int:number>", services.go_back, name="service_rollback"),
     path("services/<str:service_id>/delete", services.delete, name="service_delete"),
     path("services/<str:service_id>/keys", services.service_keys, name="service_keys"),
+    path("services/<str:service_id>/keys/<int:service_key_id>/limits", services.limit_key, name="service_key_limits"),
     path("services/<str:service_id>/keys/<int:service_key_id>/end", services.end_key, name="service_key_end"),
     path("schedules/", schedules.list_schedules, name="schedules"),
     path("schedules/new", schedules.new_schedule, name="schedule_new"),

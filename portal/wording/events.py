@@ -184,6 +184,7 @@ SENTENCES: dict[tuple[str, str], str | Promise] = {
     ("service", "slept"): gettext_lazy("The service was put to sleep by hand"),
     ("service", "stopped"): gettext_lazy("The service was stopped"),
     ("service", "key_made"): gettext_lazy("The key “%(name)s” was made"),
+    ("service", "key_limited"): gettext_lazy("The limits of the key “%(name)s” were changed"),
     ("service", "key_ended"): gettext_lazy("The key “%(name)s” was ended"),
     ("service", "deleted"): gettext_lazy("The service “%(name)s” was deleted"),
     ("schedule", "created"): gettext_lazy("The schedule “%(name)s” was created"),

@@ -4,7 +4,9 @@ import json
 
 import pytest
 
+from common.steady_clock import steady_now
 from services.models import Service
+from services.usage import Calls, add_usage
 from tests import make
 
 
@@ -48,5 +50,13 @@ def test_keys_come_and_go(ada, cast):
     secret = ada("serve", "key", "add", "chat", "bot", "--days", "7").stdout.strip()
     assert secret.startswith("tsk_")
     assert json.loads(ada("-o", "json", "serve", "key", "ls", "chat").stdout)["results"][0]["name"] == "bot"
+    assert ada("serve", "key", "limit", "chat", "bot", "--per-minute", "60", "--in-flight", "2").stdout == (
+        "bot: at most 60 a minute and 2 in flight\n"
+    )
+    assert ada("serve", "key", "limit", "chat", "bot", "--in-flight", "0").stdout == "bot: at most 60 a minute\n"
+    assert ada("serve", "key", "limit", "chat", "bot").exit_code == 2
+    assert ",bot,tsk_" in ada("serve", "key", "ls", "chat", "-o", "csv").stdout
+    add_usage(steady_now().date(), {Calls(Service.objects.get().pk, 1, "bot"): (5, 1)})
+    assert ada("serve", "usage", "chat", "-o", "csv").stdout.splitlines()[1].endswith(",bot,5,1")
     assert ada("serve", "key", "rm", "chat", "bot").exit_code == 0
     assert ada("serve", "key", "rm", "chat", "bot").exit_code == 3

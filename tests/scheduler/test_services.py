@@ -17,6 +17,7 @@ from django.db import connections
 
 from jobs.models import Job
 from portal.gateway.http.services.door import ROUTE_S, ServiceDoor
+from portal.gateway.http.services.programs import ProgramDoor
 from runtimes.local.access.access import LocalAccess
 from scheduler import tasks
 from services.canary import DEVIATIONS, is_above
@@ -115,11 +116,11 @@ class Seen:
 @asynccontextmanager
 async def calling(key: str, access: LocalAccess, seen: list[Seen] | None = None):
     """Yields call(number, takes), which posts through a door of its own and returns the status."""
-    listener = socket.socket()
+    listener = socket.socket(proto=socket.IPPROTO_TCP)  # else asyncio lets small pieces wait for others (Nagle)
     listener.bind(("127.0.0.1", 0))
     listener.listen()  # the first request may come before the server does
-    door = ServiceDoor(portal_says, lambda: access)
-    server = Server(uvicorn.Config(door, log_level="error", lifespan="off"))
+    door = ServiceDoor(lambda: access)
+    server = Server(uvicorn.Config(ProgramDoor(portal_says, door), log_level="error", lifespan="off"))
     work = asyncio.create_task(server.serve(sockets=[listener]))
     url = f"http://127.0.0.1:{listener.getsockname()[1]}/-/nlp/count/x"
     async with (

@@ -15,10 +15,17 @@ CALL = "services:call"
 
 @dataclass(frozen=True)
 class Caller:
-    """A program that may call a service. service: its id. language: the person's."""
+    """A program that may call a service. service: its id. language: the person's.
+
+    key: the id of the service's key, 0 where it came with an API token. per_minute, in_flight: the key's limits.
+    """
 
     service: int
     language: str
+    key: int = 0
+    key_name: str = ""
+    per_minute: int | None = None
+    in_flight: int | None = None
 
 
 def load_caller(team: str, name: str, secret: str) -> Caller:
@@ -35,7 +42,7 @@ def load_caller(team: str, name: str, secret: str) -> Caller:
             raise NotSignedIn("bad_token")
         if service is None or key.service_id != service.pk:
             raise NotFound(kind="service", id=f"{team}/{name}")
-        return Caller(service.pk, key.user.language)
+        return Caller(service.pk, key.user.language, key.pk, key.name, key.per_minute, key.in_flight)
     token = ApiToken.objects.live().select_related("user").filter(digest=digest_secret(secret)).first()
     if token is None:
         raise NotSignedIn("bad_token")

@@ -14,6 +14,8 @@ from portal.api.http.bodies import JSON, read_json
 from portal.api.http.headers import KEY, read_once
 from portal.api.http.lists import FieldsQuery, PageQuery, SortField, all_of, list_of, page, read_moment, read_name
 from portal.api.services.shapes import (
+    CallCountShape,
+    KeyLimitsAsk,
     MetricsShape,
     NewServiceKeyShape,
     RevisionShape,
@@ -29,7 +31,7 @@ from portal.services.figures import WINDOW_S, load_figures
 from portal.services.view_model import ServiceView
 from scheduler.preview.preview import check_possible
 from scheduler.preview.runtime_capabilities import runtime_has_containers
-from services.keys import create_service_key, end_service_key
+from services.keys import create_service_key, end_service_key, limit_service_key
 from services.models import Service
 from services.services import (
     create_service,
@@ -43,6 +45,7 @@ from services.services import (
     stop_service,
     wake_service,
 )
+from services.usage import KEPT_DAYS, list_usage
 
 READ, WRITE = ("jobs:read",), ("jobs:write",)
 KEYS = ("tokens:write",)
@@ -232,14 +235,38 @@ class ServiceKeys(ApiView):
 
 
 class ServiceKeyDetail(ApiView):
-    scopes = {"DELETE": KEYS}
-    operations = {"DELETE": "end_service_key"}
+    scopes = {"PATCH": KEYS, "DELETE": KEYS}
+    operations = {"PATCH": "change_service_key", "DELETE": "end_service_key"}
+
+    @extend_schema(request={JSON: KeyLimitsAsk}, responses=ServiceKeyShape)
+    def patch(self, request: Request, service_id: str, service_key_id: int) -> Response:
+        """Change how many requests a key of a service of one's own may have. It counts within seconds."""
+        row, said = find_service(request.user, service_id), read_json(request, KeyLimitsAsk)
+        changed = limit_service_key(actor=request.user, service=row, key_id=service_key_id, **said)
+        return Response(ServiceKeyShape(changed).data)
 
     @extend_schema(responses={204: OpenApiResponse(None, "It opens nothing any more, within seconds.")})
     def delete(self, request: Request, service_id: str, service_key_id: int) -> Response:
         """End a key, as the service's owner, a lead or an admin."""
         end_service_key(actor=request.user, service=find_service(request.user, service_id), key_id=service_key_id)
         return Response(status=204)
+
+
+class UsageQuery(FieldsQuery):
+    """days: how many until today."""
+
+    days = serializers.IntegerField(min_value=1, max_value=KEPT_DAYS, default=30)
+
+
+class ServiceUsage(ApiView):
+    scopes = {"GET": READ}
+    operations = {"GET": "list_service_usage"}
+
+    @extend_schema(parameters=[UsageQuery], responses=list_of(CallCountShape, "ServiceUsageList"))
+    def get(self, request: Request, service_id: str) -> Response:
+        """List how many requests came, by day and key, newest first. The last seconds are added a little later."""
+        row, query = find_service(request.user, service_id), read_query(request, UsageQuery)
+        return all_of(list_usage(row, query.pop("days")), CallCountShape, **query)
 
 
 def _show(request: Request, service_id: str) -> Response:

@@ -10,7 +10,8 @@ from portal.api.http.fields import Links, full_url, one_of
 from portal.services.canary_view import CanaryView
 from portal.services.view_model import ReplicaView, ServiceView
 from portal.services.why_words import describe_why
-from services.models import Revision, Service
+from services.keys import MOST_REQUESTS
+from services.models import CallCount, Revision, Service
 from services.states import ServiceState
 
 
@@ -178,9 +179,27 @@ class RollbackAsk(serializers.Serializer):
     revision = serializers.IntegerField(required=False, allow_null=True, min_value=1, max_value=2**31 - 1)
 
 
+class CallCountShape(serializers.Serializer):
+    """Requests of one day (UTC) by one key. key: its id, which it keeps after its end; null = by API tokens.
+
+    failed: those of them that were answered with 400 or more.
+    """
+
+    day = serializers.DateField()
+    key = serializers.SerializerMethodField()
+    name = serializers.CharField()
+    requests = serializers.IntegerField()
+    failed = serializers.IntegerField(source="errors")
+
+    @extend_schema_field(serializers.IntegerField(allow_null=True))
+    def get_key(self, row: CallCount) -> int | None:
+        return row.key or None
+
+
 class ServiceKeyShape(serializers.Serializer):
     """A service's key without its secret. prefix: how the secret begins. expires_at: null = never by itself.
 
+    per_minute, in_flight: how many requests it may have; null = as many as come.
     made_by: id of the API token that created it and whose end ends it, too; null if a person did.
     """
 
@@ -191,6 +210,8 @@ class ServiceKeyShape(serializers.Serializer):
     expires_at = serializers.DateTimeField(allow_null=True)
     last_used_at = serializers.DateTimeField(allow_null=True)
     made_by = serializers.IntegerField(source="made_by_id", allow_null=True)
+    per_minute = serializers.IntegerField(allow_null=True)
+    in_flight = serializers.IntegerField(allow_null=True)
 
 
 class NewServiceKeyShape(ServiceKeyShape):
@@ -199,8 +220,19 @@ class NewServiceKeyShape(ServiceKeyShape):
     secret = serializers.CharField()
 
 
-class ServiceKeyAsk(serializers.Serializer):
-    """name: what uses it. days: until it expires; null or left out = until it is ended."""
+class KeyLimitsAsk(serializers.Serializer):
+    """per_minute, in_flight: the most requests of the key; null = as many as come. What is left out stays as it is."""
+
+    per_minute = serializers.IntegerField(required=False, allow_null=True, min_value=1, max_value=MOST_REQUESTS)
+    in_flight = serializers.IntegerField(required=False, allow_null=True, min_value=1, max_value=MOST_REQUESTS)
+
+
+class ServiceKeyAsk(KeyLimitsAsk):
+    """name: what uses it. days: until it expires; null or left out = until it is ended.
+
+    per_minute, in_flight: the most requests of the key, at all its programs together; null or left out = as many as
+    come.
+    """
 
     name = serializers.CharField(max_length=64)
     days = serializers.IntegerField(required=False, allow_null=True)

@@ -6,9 +6,10 @@ from django.utils.translation import gettext as _
 from common.errors import PlatformError
 from portal.access.app_sessions import AppGrant
 from portal.gateway.http.responses import Words
+from portal.gateway.http.services.door import StillWaking
 from portal.wording.errors import describe_error
 
-RETRY_S = 5
+RETRY_S, WAKING_S = 5, 2
 
 
 def describe_foreign_origin() -> Words:
@@ -97,6 +98,17 @@ def describe_silent_app(grant: AppGrant) -> Words:
         _("Try again"),
         wait_s=RETRY_S,
     )
+
+
+def describe_service(grant: AppGrant, error: PlatformError) -> Words:
+    """Say why a service does not answer; the page of one that wakes comes back by itself."""
+    if isinstance(error, StillWaking):
+        title = _("%(name)s is waking") % {"name": grant.name}
+        cause = f"{error.params['why']} {_('This page opens it as soon as it answers.')}"
+        return Words(error.code, title, cause, _("Try again"), wait_s=WAKING_S)
+    title = _("%(name)s does not answer") % {"name": grant.name}
+    page = settings.TESSERA_PUBLIC_URL + grant.start_path
+    return Words(error.code, title, describe_error(error), _("Open in the portal"), page)
 
 
 def describe_failed_start(error: PlatformError) -> Words:

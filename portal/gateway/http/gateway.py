@@ -7,7 +7,8 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import TypeVar
+from functools import partial
+from math import inf
 
 import aiohttp
 from django.db import DatabaseError
@@ -22,20 +23,22 @@ from portal.gateway.http.cookies import Tossed, read_cookie, session_cookie
 from portal.gateway.http.cross_origin import is_visit, refusal
 from portal.gateway.http.grant_cache import GrantCache
 from portal.gateway.http.relay import NotStarted, relay
-from portal.gateway.http.responses import Answer, Words, build_error_answer, language_of, send_answer
+from portal.gateway.http.responses import Answer, Words, build_error_answer, deny, language_of, send_answer
 from portal.gateway.http.scope import Application, Message, Receive, Request, Send, read_scope
+from portal.gateway.http.services.door import Left, ServiceDoor
+from portal.gateway.http.services.early_body import EarlyBody
 from portal.gateway.http.sign_in import ENTER, ask_portal, redeem
 from portal.gateway.http.tensorboards import TensorBoards
-from portal.gateway.http.upstream import NOT_ANSWERING, NOT_RUNNING, open_session
-from portal.gateway.http.websocket_relay import connect, pump
+from portal.gateway.http.upstream import NOT_ANSWERING, NOT_RUNNING, Target, open_session
+from portal.gateway.http.websocket_relay import relay_socket
 from portal.gateway.rechecks import Rechecks
 from portal.gateway.touches import touch
 from runtimes.contract.access import Access
 
 log = logging.getLogger("tessera.gateway")
 
-Led = TypeVar("Led")
-
+PAGE_WAITS_S = 2.0
+"""How long a page of a service is held while that wakes, before the browser is told so; it asks again by itself."""
 RECHECK_S = 20  # of open sockets; with GrantCache, access ends within 25 s even if a message is lost
 
 
@@ -46,9 +49,11 @@ class Gateway:
         self,
         portal: Application,
         access: Callable[[], Access],
+        services: ServiceDoor | None = None,
         load: Callable[[str, str], AppGrant | None] = load_visit,
     ):
         self._portal, self._access = portal, access
+        self._services = services or ServiceDoor(access)
         self._visits, self._boards = GrantCache(load), TensorBoards(access)
         self._rechecks = Rechecks(self._visits.forget)
         self._session: aiohttp.ClientSession | None = None
@@ -63,6 +68,7 @@ class Gateway:
             await self._serve(label, read_scope(scope), receive, send)
 
     async def aclose(self) -> None:
+        await self._services.aclose()
         if self._session:
             await self._session.close()
 
@@ -70,10 +76,13 @@ class Gateway:
 
     async def _serve(self, label: str, request: Request, receive: Receive, send: Send) -> None:
         answer = await self._lead(label, request, lambda grant: self._relay(grant, request, receive, send))
-        if isinstance(answer, Answer):
+        if answer is not None:
             await send_answer(answer, send)
 
     async def _relay(self, grant: AppGrant, request: Request, receive: Receive, send: Send) -> None:
+        if grant.service:
+            await self._relay_to_service(grant, request, EarlyBody(receive), send)
+            return
         if is_visit(request.method, request.headers) or request.method not in ("GET", "HEAD"):  # pages poll by GET
             touch(grant.task)
         try:
@@ -83,8 +92,18 @@ class Gateway:
             self._boards.forget(grant)
             raise
 
-    async def _lead(self, label: str, request: Request, through: Callable[[AppGrant], Awaitable[Led]]) -> Led | Answer:
-        """Run `through` for an admitted grant and return its result, or an error response.
+    async def _relay_to_service(self, grant: AppGrant, request: Request, receive: EarlyBody, send: Send) -> None:
+        async def pass_to(target: Target, send: Send) -> bool:
+            return await relay(self._upstream(), target, request, receive, send)
+
+        waits_s = PAGE_WAITS_S if is_visit(request.method, request.headers) else inf
+        language = partial(_language_of, grant, request)
+        await self._services.pass_on(grant.service, receive, send, pass_to, language, waits_s)
+
+    async def _lead(
+        self, label: str, request: Request, through: Callable[[AppGrant], Awaitable[None]]
+    ) -> Answer | None:
+        """Run `through` for an admitted grant; return an error response, or None.
 
         The cached task may have ended and its next attempt run, so one retry reads the grant anew.
         """
@@ -93,7 +112,13 @@ class Gateway:
             if isinstance(grant, Answer):
                 return grant
             try:
-                return await through(grant)
+                await through(grant)
+                return None
+            except Left:
+                return None
+            except DATABASE_ERRORS as away:
+                with translation.override(_language_of(grant, request)):
+                    return _build_unavailable(label, request, away)
             except (NotStarted, *NOT_ANSWERING, NOT_RUNNING, PlatformError) as why:
                 answer = _build_failure(grant, request, why)
                 if last or not isinstance(why, NOT_RUNNING):
@@ -117,10 +142,9 @@ class Gateway:
             except Tossed:
                 return _build_error(400, error_texts.describe_two_cookies(), request)
             except DATABASE_ERRORS as away:
-                log.warning("cannot ask who comes to %s: %s", label, away)
-                return _build_error(503, error_texts.describe_unavailable(), request)
-        with translation.override(language_of(request.headers, grant.language)):
-            return grant if grant.task else _build_error(503, error_texts.describe_not_running(grant), request)
+                return _build_unavailable(label, request, away)
+        with translation.override(_language_of(grant, request)):
+            return grant if grant.is_open else _build_error(503, error_texts.describe_not_running(grant), request)
 
     async def _visit(self, label: str, request: Request) -> AppGrant | None:
         secret = request.token or read_cookie(request.headers, session_cookie(label))
@@ -139,24 +163,29 @@ class Gateway:
     async def _serve_socket(self, label: str, scope: Message, receive: Receive, send: Send) -> None:
         request = read_scope(scope)
         await receive()  # "websocket.connect"
+        early = EarlyBody(receive)
 
-        async def dial(grant: AppGrant) -> tuple[AppGrant, aiohttp.ClientWebSocketResponse]:
-            return grant, await connect(self._upstream(), grant, request, scope["subprotocols"])
+        async def converse(grant: AppGrant) -> None:
+            async def hear() -> Message:
+                message = await early()
+                touch(grant.task)
+                return message
 
-        answer = await self._lead(label, request, dial)
-        if isinstance(answer, Answer):
-            await _deny(answer, send)
-            return
-        grant, program = answer
+            async def until_ended() -> None:
+                await self._until_ended(label, request, grant)
 
-        async def hear() -> Message:
-            message = await receive()
-            touch(grant.task)
-            return message
+            async def pass_to(target: Target, send: Send) -> None:
+                await relay_socket(self._upstream(), target, request, scope["subprotocols"], hear, send, until_ended)
 
-        async with program:
-            await send({"type": "websocket.accept", "subprotocol": program.protocol})
-            await pump(program, hear, send, lambda: self._until_ended(label, request, grant))
+            if grant.service:
+                language = partial(_language_of, grant, request)
+                await self._services.pass_on(grant.service, early, send, pass_to, language)
+            else:
+                await pass_to(grant, send)
+
+        answer = await self._lead(label, request, converse)
+        if answer is not None:
+            await deny(answer, send)
 
     async def _until_ended(self, label: str, request: Request, grant: AppGrant) -> None:
         """Return when the user loses access."""
@@ -186,7 +215,9 @@ def label_of(scope: Message) -> str | None:
 
 
 def _build_failure(grant: AppGrant, request: Request, why: Exception) -> Answer:
-    with translation.override(language_of(request.headers, grant.language)):
+    with translation.override(_language_of(grant, request)):
+        if grant.service and isinstance(why, PlatformError):
+            return _build_error(why.status, error_texts.describe_service(grant, why), request)
         if isinstance(why, NOT_RUNNING):
             return _build_error(503, error_texts.describe_not_running(grant), request)
         if isinstance(why, PlatformError):
@@ -195,12 +226,14 @@ def _build_failure(grant: AppGrant, request: Request, why: Exception) -> Answer:
         return _build_error(502, error_texts.describe_silent_app(grant), request)
 
 
+def _build_unavailable(label: str, request: Request, away: Exception) -> Answer:
+    log.warning("cannot ask who comes to %s: %s", label, away)
+    return _build_error(503, error_texts.describe_unavailable(), request)
+
+
+def _language_of(grant: AppGrant, request: Request) -> str:
+    return language_of(request.headers, grant.language)
+
+
 def _build_error(status: int, words: Words, request: Request) -> Answer:
     return build_error_answer(status, words, request.method, request.headers)
-
-
-async def _deny(answer: Answer, send: Send) -> None:
-    """Refuse a WebSocket upgrade with an HTTP response (ASGI extension)."""
-    await send({"type": "websocket.http.response.start", "status": answer.status, "headers": answer.headers})
-    await send({"type": "websocket.http.response.body", "body": answer.body})
-    await asyncio.sleep(0)  # uvicorn logs a handshake without an end, unless its connection was closed by then

@@ -77,4 +77,4 @@ class GrantCache(LoadCache[AppGrant]):
         self._asked.clear()
 
     def _keeps(self, value: AppGrant) -> bool:
-        return bool(value.task)
+        return value.is_open

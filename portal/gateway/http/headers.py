@@ -6,6 +6,7 @@ Apps get no identity headers and no credentials of the portal; browsers no heade
 from portal.gateway.http.cookies import is_ours
 from portal.gateway.http.cross_origin import Headers, cookies_of
 from portal.gateway.http.tokens import read_authorization
+from services.keys import PREFIX as SERVICE_KEY
 
 HOP_BY_HOP = {
     "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer",
@@ -25,7 +26,8 @@ HANDSHAKE = {
 FROM_PROGRAM = {"set-cookie", "clear-site-data", "strict-transport-security", "alt-svc", "public-key-pins", "date"}
 # Added to the app's own: no other host may frame it, and document.domain cannot be widened.
 ADDED = [(b"content-security-policy", b"frame-ancestors 'self'"), (b"origin-agent-cluster", b"?1")]
-OUR_TOKEN = "bearer tes_"  # noqa: S105 - how our API tokens begin
+OURS = ("bearer tes_", f"bearer {SERVICE_KEY}")
+"""How our API tokens and keys of services begin."""
 
 
 def to_program(headers: Headers, scheme: str, authorization: str) -> list[tuple[str, str]]:
@@ -61,7 +63,7 @@ def _may_set(cookie: str) -> bool:
 
 
 def _passes(value: str, authorization: str) -> bool:
-    ours = value.lower().startswith(OUR_TOKEN) or read_authorization(value)
+    ours = value.lower().startswith(OURS) or read_authorization(value)
     return not authorization and not ours
 
 

@@ -54,32 +54,28 @@ class Body:
 
     def __init__(self, receive: Receive, expected: bool):
         self._receive = receive
-        self._read = asyncio.Event()
-        self._gone = asyncio.Event()
+        self._gone = False
+        self._ended = asyncio.Event()  # read to its end, or gone before
         if not expected:
-            self._read.set()
+            self._ended.set()
 
     async def pieces(self) -> AsyncIterator[bytes]:
         while True:
             message = await self._receive()
             if message["type"] == "http.disconnect":
-                self._gone.set()
+                self._gone = True
+                self._ended.set()
                 raise Left
             if message.get("body"):
                 yield message["body"]
             if not message.get("more_body", False):
-                self._read.set()
+                self._ended.set()
                 return
 
     async def until_left(self) -> None:
         """Return when the browser has disconnected; waits for the body's reader, as only one may call receive."""
-        read, gone = asyncio.ensure_future(self._read.wait()), asyncio.ensure_future(self._gone.wait())
-        try:
-            await asyncio.wait({read, gone}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            read.cancel()
-            gone.cancel()
-        while not self._gone.is_set():
+        await self._ended.wait()
+        while not self._gone:
             if (await self._receive())["type"] == "http.disconnect":
                 return
 

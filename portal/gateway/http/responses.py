@@ -1,5 +1,6 @@
 """The gateway's own responses: redirects, self-contained error pages, problem+json for scripts."""
 
+import asyncio
 import json
 import secrets
 from dataclasses import dataclass, field
@@ -44,6 +45,13 @@ class Words:
 async def send_answer(answer: Answer, send: Send) -> None:
     await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
     await send({"type": "http.response.body", "body": answer.body})
+
+
+async def deny(answer: Answer, send: Send) -> None:
+    """Refuse a WebSocket upgrade with an HTTP response (ASGI extension)."""
+    await send({"type": "websocket.http.response.start", "status": answer.status, "headers": answer.headers})
+    await send({"type": "websocket.http.response.body", "body": answer.body})
+    await asyncio.sleep(0)  # uvicorn logs a handshake without an end, unless its connection was closed by then
 
 
 def redirect(to: str, *cookies: tuple[bytes, bytes]) -> Answer:

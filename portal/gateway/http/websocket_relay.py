@@ -1,27 +1,58 @@
-"""Relays a WebSocket to an app; the browser's is accepted after the app's."""
+"""Relays a WebSocket to an app; the browser's is accepted after the app's, and refused as the app refuses it."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 
 import aiohttp
 
-from portal.access.app_sessions import AppGrant
 from portal.gateway.http.headers import to_program
+from portal.gateway.http.relay import NotStarted
+from portal.gateway.http.responses import SEALED, Answer, deny
 from portal.gateway.http.scope import Receive, Request, Send
-from portal.gateway.http.upstream import url_in
+from portal.gateway.http.upstream import NOT_ANSWERING, Target, url_in
+
+log = logging.getLogger("tessera.gateway")
 
 NORMAL, BROKEN, RIGHT_ENDED = 1000, 1011, 4403
-CLOSE_S = 2
+BAD_GATEWAY = 502
+CLOSE_S, HANDSHAKE_S = 2, 60
 UNSENDABLE = {1004, 1005, 1006, 1015}  # reserved (RFC 6455, 7.4.1)
 
 
-async def connect(
-    session: aiohttp.ClientSession, grant: AppGrant, request: Request, protocols: list[str]
+async def relay_socket(
+    session: aiohttp.ClientSession,
+    target: Target,
+    request: Request,
+    protocols: list[str],
+    receive: Receive,
+    send: Send,
+    until_ended: Callable[[], Awaitable[None]],
+) -> None:
+    """Relay until a side closes or `until_ended` returns (access ended). Raises NotStarted."""
+    try:
+        async with asyncio.timeout(HANDSHAKE_S):
+            program = await _connect(session, target, request, protocols)
+    except aiohttp.WSServerHandshakeError as refused:
+        await deny(Answer(refused.status if refused.status >= 400 else BAD_GATEWAY, list(SEALED)), send)
+        return
+    except NOT_ANSWERING as away:
+        raise NotStarted from away
+    try:
+        async with program:
+            await send({"type": "websocket.accept", "subprotocol": program.protocol})
+            await _pump(program, receive, send, until_ended)
+    except NOT_ANSWERING as away:
+        log.info("a socket to an app broke off: %s", away)
+
+
+async def _connect(
+    session: aiohttp.ClientSession, target: Target, request: Request, protocols: list[str]
 ) -> aiohttp.ClientWebSocketResponse:
     """Open the app's WebSocket. Message size is unlimited here: the web server limits it, without reading ahead."""
     return await session.ws_connect(
-        url_in(grant.task, grant.port, request.raw_path, request.query),
-        headers=to_program(request.headers, request.scheme, grant.authorization),
+        url_in(target.task, target.port, request.raw_path, request.query),
+        headers=to_program(request.headers, request.scheme, target.authorization),
         protocols=protocols,
         max_msg_size=0,
         compress=0,
@@ -29,7 +60,7 @@ async def connect(
     )
 
 
-async def pump(
+async def _pump(
     program: aiohttp.ClientWebSocketResponse, receive: Receive, send: Send, until_ended: Callable[[], Awaitable[None]]
 ) -> None:
     """Copy messages both ways until a side closes or `until_ended` returns (access ended)."""

@@ -5,6 +5,7 @@ from django.utils.translation import gettext_lazy as _
 
 from jobs.jobfile.load import MAX_BYTES
 from portal.pages.account.forms import DAYS
+from services.keys import MOST_REQUESTS
 
 UNTIL_ENDED = "ended"
 
@@ -29,7 +30,24 @@ class ScaleForm(forms.Form):
     )
 
 
-class KeyForm(forms.Form):
+class LimitsForm(forms.Form):
+    per_minute = forms.IntegerField(
+        label=_("Requests a minute"),
+        required=False,
+        min_value=1,
+        max_value=MOST_REQUESTS,
+        help_text=_("At most; empty for as many as come."),
+    )
+    in_flight = forms.IntegerField(
+        label=_("Requests in flight"),
+        required=False,
+        min_value=1,
+        max_value=MOST_REQUESTS,
+        help_text=_("At most at once, of all its programs together."),
+    )
+
+
+class KeyForm(LimitsForm):
     name = forms.CharField(
         label=_("Name"),
         max_length=64,

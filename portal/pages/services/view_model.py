@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 
+from django.conf import settings
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
@@ -12,6 +13,8 @@ from common.resources import duration_text
 from common.steady_clock import steady_now
 from events.models import Event
 from jobs.models import Job, Task
+from portal.access.app_links import link_to_service
+from portal.access.services.callers import may_call
 from portal.pages.jobs.detail import log_store
 from portal.pages.jobs.view_model import JobRights
 from portal.services.figures import WINDOW_S, ServiceFigures, load_figures
@@ -22,8 +25,9 @@ from runtimes.log_reading import LogReader
 from services.in_flight import Loads
 from services.models import Revision, Service, ServiceKey
 from services.states import ServiceState
+from services.usage import CallerUsage, list_usage, sum_usage
 
-MOST_EVENTS = 10
+MOST_EVENTS, USAGE_DAYS = 10, 30
 LAST_LINES = 12
 STATES: dict[str, tuple[str, str]] = {
     ServiceState.ASLEEP: ("done", "moon"),
@@ -34,10 +38,10 @@ STATES: dict[str, tuple[str, str]] = {
     ServiceState.STOPPED: ("stale", "player-stop"),
 }
 ACCESS: dict[str, str | Promise] = {
-    "owner": gettext_lazy("its keys, and its owner's API tokens"),
-    "team": gettext_lazy("its keys, and API tokens of the team"),
+    "owner": gettext_lazy("its keys, and its owner by API token or browser"),
+    "team": gettext_lazy("its keys, and the team by API token or browser"),
     "key": gettext_lazy("its keys alone"),
-    "everybody": gettext_lazy("its keys, and API tokens of everybody here"),
+    "everybody": gettext_lazy("its keys, and everybody here by API token or browser"),
 }
 """Who may call it, by `access` of its file."""
 
@@ -52,6 +56,7 @@ class EventLine:
 class ServicePage(ServiceView):
     def __init__(self, service: Service, rights: JobRights, loads: Loads | None = None):
         super().__init__(service, loads)
+        self._user = rights.user
         self.id = service.public_id
         self.is_own = self.may_change = rights.may("service.change", service)
         self.may_wake = rights.may("service.wake", service)
@@ -106,6 +111,13 @@ class ServicePage(ServiceView):
     def hold_words(self) -> str:
         return duration_text(self.service.serving.hold.for_s)
 
+    @cached_property
+    def page_href(self) -> str:
+        """Where the user opens it in the browser, "" if they may not."""
+        if not settings.TESSERA_APPS_URL or not may_call(self._user, self.service):
+            return ""
+        return link_to_service(self.service)
+
     @property
     def example(self) -> str:
         """A command that calls it."""
@@ -154,6 +166,11 @@ class ServicePage(ServiceView):
     @cached_property
     def keys(self) -> list[ServiceKey]:
         return list(self.service.keys.select_related("made_by"))
+
+    @cached_property
+    def usage(self) -> list[CallerUsage]:
+        """Requests of the last USAGE_DAYS by caller."""
+        return sum_usage(list_usage(self.service, USAGE_DAYS), steady_now().date())
 
     @cached_property
     def events(self) -> list[EventLine]:

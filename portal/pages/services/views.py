@@ -19,14 +19,14 @@ from jobs.jobfile.serving import span_text
 from portal.forms import bind
 from portal.pages.jobs.view_model import JobRights
 from portal.pages.request_guards import signed_in
-from portal.pages.services.forms import KeyForm, ScaleForm, ServiceForm
+from portal.pages.services.forms import KeyForm, LimitsForm, ScaleForm, ServiceForm
 from portal.pages.services.view_model import ServicePage
 from portal.partial import render_page
 from portal.wording.errors import describe_refusal
 from scheduler.preview.preview import check_possible
 from scheduler.preview.runtime_capabilities import runtime_has_containers
 from services.in_flight import read_loads
-from services.keys import create_service_key, end_service_key
+from services.keys import create_service_key, end_service_key, limit_service_key
 from services.models import Service
 from services.services import create_service, delete_service, find_service, revise_service, roll_back, scale_service
 
@@ -141,6 +141,19 @@ def service_keys(request: HttpRequest, service_id: str) -> HttpResponse:
             bind(form, error)
     context = {"view": ServicePage(row, JobRights(user)), "form": form, "made": made, "secret": secret}
     return render(request, "services/keys.html", context, status=400 if form.is_bound else 200)
+
+
+@require_POST
+@signed_in
+def limit_key(request: HttpRequest, service_id: str, service_key_id: int) -> HttpResponse:
+    """Change how many requests a key may have."""
+    row, form = find_service(request.user, service_id), LimitsForm(request.POST)
+    if form.is_valid():
+        limit_service_key(actor=request.user, service=row, key_id=service_key_id, **form.cleaned_data)
+        messages.success(request, _("The limits are changed. They count within seconds."))
+    else:
+        messages.error(request, _("A limit is a whole number from 1, or empty for as many requests as come."))
+    return redirect("service_keys", service_id=service_id)
 
 
 @require_POST

@@ -1,11 +1,15 @@
 """Services over REST: made by their file, rolled out, woken and stopped, with keys; strangers see nothing."""
 
+from datetime import timedelta
+
 import pytest
 
 from common.locks import database_now
+from common.steady_clock import steady_now
 from services.controlling import control_service
 from services.in_flight import Loads
 from services.models import Replica, Service
+from services.usage import Calls, add_usage, drop_old_usage, list_usage, sum_usage
 from tests import make
 
 
@@ -96,7 +100,33 @@ def test_keys_are_shown_once(ada, bob, chat):
     assert bob.post(path, {"name": "mine"}).status_code == 403
     assert bob.delete(f"{path}/{listed['id']}").status_code == 204
     assert ada.get(path).json()["results"] == []
+    limited = ada.post(path, {"name": "x", "per_minute": 60}).json()
+    assert (limited["per_minute"], limited["in_flight"]) == (60, None)
+    own = f"{path}/{limited['id']}"
+    changed = ada.patch(own, {"per_minute": None, "in_flight": 4}).json()
+    assert (changed["per_minute"], changed["in_flight"]) == (None, 4)
+    assert ada.patch(own, {"per_minute": 0}).json()["errors"][0]["pointer"] == "/per_minute"
+    assert bob.patch(own, {"in_flight": 1}).status_code == 403
     assert ada.post(path, {"name": "x", "days": 0}).json()["errors"][0]["pointer"] == "/days"
+
+
+def test_usage_is_told_by_day_and_key(ada, chat):
+    today = steady_now().date()
+    for day, name, key in ((today, "bot", 7), (today, "", 0), (today - timedelta(days=3), "bot", 7)):
+        add_usage(day, {Calls(chat.pk, key, name): (5, 1)})
+    add_usage(today, {Calls(chat.pk, 7, "bot"): (2, 0)})
+    told = ada.get(f"services/{chat.public_id}/usage").json()["results"]
+    assert [(one["key"], one["name"], one["requests"], one["failed"]) for one in told] == [
+        (None, "", 5, 1),
+        (7, "bot", 7, 1),
+        (7, "bot", 5, 1),
+    ]
+    assert len(ada.get(f"services/{chat.public_id}/usage?days=3").json()["results"]) == 2
+    [bot, tokens] = sum_usage(list_usage(chat, 30), today)
+    assert (bot.today, bot.week, bot.all, bot.errors, tokens.all) == (7, 12, 12, 2, 5)
+    chat.call_counts.filter(key=0).update(day=today - timedelta(days=401))
+    drop_old_usage()
+    assert chat.call_counts.count() == 2
 
 
 def test_it_is_deleted_with_its_replicas(ada, chat):

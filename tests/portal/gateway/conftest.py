@@ -52,6 +52,7 @@ class Program:
         app.router.add_get("/hang", self.hang)
         app.router.add_get("/broken", self.broken)
         app.router.add_get("/ws", self.ws)
+        app.router.add_post("/v1/chat/completions", self.chat)
         return app
 
     async def seen(self, request):
@@ -75,6 +76,9 @@ class Program:
 
     async def nothing(self, request):
         return web.Response(status=204)
+
+    async def chat(self, request):
+        raise NotImplementedError  # a test says how a model answers
 
     async def down(self, request):
         answer = web.StreamResponse()
@@ -208,7 +212,7 @@ def short_waits(monkeypatch):
 
 @pytest.fixture
 async def world(transactional_db, settings):
-    listener = socket.socket()
+    listener = socket.socket(proto=socket.IPPROTO_TCP)  # else asyncio lets small pieces wait for others (Nagle)
     listener.bind(("127.0.0.1", 0))
     port = listener.getsockname()[1]
     settings.TESSERA_PUBLIC_URL = f"http://localhost:{port}"
@@ -236,6 +240,6 @@ def build():
 
 @pytest.fixture
 def free_listener():
-    listener = socket.socket()
+    listener = socket.socket(proto=socket.IPPROTO_TCP)  # else asyncio lets small pieces wait for others (Nagle)
     listener.bind(("127.0.0.1", 0))
     return listener

@@ -1,4 +1,4 @@
-"""A teammate's program that attacks whoever opens it, in Chromium: ada opens bob's app and stays alone with her own.
+"""A teammate's service that attacks whoever opens it, in Chromium: ada opens bob's and stays alone with her own app.
 
 Everything is real but the tasks: portal, gateway, cookies and the browser's own judgement. What the browser says about
 an attack is what counts, and what the portal and ada's program saw of it.
@@ -20,7 +20,7 @@ from django.db import connections
 from django.test import Client
 from playwright.sync_api import expect
 
-from portal.access.app_links import link_to_port
+from portal.access.app_links import link_to_port, link_to_service
 from portal.gateway.http.gateway import Gateway
 from portal.live.websocket_urls import websocket_urls
 from portal.models import AppCode
@@ -103,7 +103,7 @@ class Running:
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
-        sockets.tasks[task.uuid.hex] = {7860: site._server.sockets[0].getsockname()[1]}
+        sockets.tasks[task.uuid.hex] = {task.ports.get("7860", 7860): site._server.sockets[0].getsockname()[1]}
         return runner
 
 
@@ -122,9 +122,10 @@ def world(settings, monkeypatch, free_listener):
 def build():
     try:
         cast = make.cast()
-        people = {"hostile": cast.bob, "mine": cast.ada}
-        tasks = {name: make.start(make.job(person, gpu="1/4", pool="dev"))[0] for name, person in people.items()}
-        return cast, tasks, {name: link_to_port(task, 7860) for name, task in tasks.items()}
+        [mine] = make.start(make.job(cast.ada, gpu="1/4", pool="dev"))
+        service = make.service(cast.bob)
+        links = {"hostile": link_to_service(service), "mine": link_to_port(mine, 7860)}
+        return cast, {"hostile": make.replica(service), "mine": mine}, links
     finally:
         connections.close_all()
 

@@ -1,9 +1,11 @@
 """The door of services for programs: who comes in, what passes, and what waits until a replica is ready."""
 
 import asyncio
+import json
 import socket
 from contextlib import asynccontextmanager
-from time import time
+from statistics import median
+from time import perf_counter, time
 
 import aiohttp
 import pytest
@@ -15,9 +17,11 @@ from yarl import URL
 from common.locks import database_now
 from jobs.states import TaskState
 from portal.gateway.http.services.door import ServiceDoor
+from portal.gateway.http.services.programs import ProgramDoor
 from services.controlling import control_service
 from services.in_flight import Loads, read_loads
-from services.models import Replica, Service
+from services.key_limits import leave_place, take_place
+from services.models import CallCount, Replica, Service, ServiceKey
 from services.services import delete_service, revise_service, stop_service
 from services.traffic import Traffic, sum_slots
 from services.traffic_counts import read_slots
@@ -31,8 +35,8 @@ pytestmark = pytest.mark.timeout(60)
 class World:
     """A service of ada's on a real server, and programs on real sockets that stand for its replicas."""
 
-    def __init__(self, cast, service, key, door, sockets, session, port):
-        self.cast, self.service, self.key, self.door = cast, service, key, door
+    def __init__(self, cast, service, key, programs, sockets, session, port):
+        self.cast, self.service, self.key, self.programs, self.door = cast, service, key, programs, programs._door
         self.sockets, self.session, self.port = sockets, session, port
 
     def call(self, path="/seen", method="GET", secret=None, address="/-/nlp/chat", **options):
@@ -40,36 +44,31 @@ class World:
         url = URL(f"http://127.0.0.1:{self.port}{address}{path}", encoded=True)
         return self.session.request(method, url, headers=headers, allow_redirects=False, **options)
 
+    def dial(self, path="/ws", secret=None, **options):
+        headers = {"Authorization": f"Bearer {secret or self.key}"}
+        return self.session.ws_connect(f"http://127.0.0.1:{self.port}/-/nlp/chat{path}", headers=headers, **options)
+
     async def start_replica(self, program: Program) -> Replica:
         """Let the controller start one more replica, which answers as this program."""
-        replica, port = await sync_to_async(self._start)()
-        self.sockets.tasks[replica.ready_task.hex] = {port: program.port}
-        return replica
-
-    def _start(self) -> tuple[Replica, int]:
-        before = set(Replica.objects.values_list("pk", flat=True))
-        wanted = 2 * len(before) + 1
-        control_service(self.service.pk, Loads({self.service.pk: wanted}), check=lambda draft: None, containers=False)
-        replica = Replica.objects.exclude(pk__in=before).get()
-        [task] = make.start(replica.job)
-        Replica.objects.filter(pk=replica.pk).update(ready_task=task.uuid, ready_at=database_now())
-        replica.refresh_from_db()
-        return replica, task.ports[str(DECLARED)]
+        task = await sync_to_async(make.replica)(self.service)
+        self.sockets.tasks[task.uuid.hex] = {task.ports[str(DECLARED)]: program.port}
+        return await Replica.objects.aget(ready_task=task.uuid)
 
 
 @asynccontextmanager
 async def serving(settings, **fields):
-    listener = socket.socket()
+    listener = socket.socket(proto=socket.IPPROTO_TCP)  # else asyncio lets small pieces wait for others (Nagle)
     listener.bind(("127.0.0.1", 0))
     port = listener.getsockname()[1]
     settings.TESSERA_PUBLIC_URL = f"http://localhost:{port}"
     cast, service, key = await sync_to_async(build)(fields)
     sockets = Sockets()
-    door = ServiceDoor(portal_says, lambda: sockets)
-    server = Server(uvicorn.Config(door, log_level="error", lifespan="off"))
+    door = ServiceDoor(lambda: sockets)
+    programs = ProgramDoor(portal_says, door)
+    server = Server(uvicorn.Config(programs, log_level="error", lifespan="off"))
     work = asyncio.create_task(server.serve(sockets=[listener]))
     async with aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as session, door.running():
-        yield World(cast, service, key, door, sockets, session, port)
+        yield World(cast, service, key, programs, sockets, session, port)
         server.should_exit = server.force_exit = True
         await work
         listener.close()
@@ -320,6 +319,114 @@ async def test_pieces_pass_one_by_one(world):
             assert await answer.content.readany() == b"data: 1\n\n"
             go.set()
             assert await answer.content.readany() == b"data: 2\n\n"
+
+
+async def test_a_socket_waits_passes_and_is_counted_until_it_ends(world):
+    program = Program()
+    async with running(program):
+        dialing = asyncio.create_task(world.dial(protocols=("v0.other", "v1.kernel")))
+        await until(lambda: world.door.in_flight.held)
+        replica = await world.start_replica(program)
+        end = await dialing
+        await end.send_str("hello")
+        await end.send_bytes(b"\x00\xff")
+        assert (end.protocol, await end.receive_str(), await end.receive_bytes()) == ("v1.kernel", "hello", b"\x00\xff")
+        assert not {"Authorization", "Cookie"} & set(program.asked[0].headers)
+        # Its replica is not drained before it ends, or before the limit.
+        assert world.door.in_flight.replicas == {replica.pk: 1}
+        await end.send_str("close 4123")
+        assert (await end.receive()).type is aiohttp.WSMsgType.CLOSE and end.close_code == 4123
+        await until(lambda: not world.door.in_flight.services)
+        last = await world.dial()
+    assert (await last.receive(5)).type is aiohttp.WSMsgType.CLOSE  # its program was ended
+
+
+async def test_a_socket_that_may_not_be_is_refused_and_one_that_may_no_more_ends(world, monkeypatch):
+    for name in ("CALLER_S", "RECHECK_S"):
+        monkeypatch.setattr(f"portal.gateway.http.services.programs.{name}", 0.2)
+    monkeypatch.setattr("portal.gateway.http.websocket_relay.HANDSHAKE_S", 0.2)
+    program = Program()
+    async with running(program):
+        await world.start_replica(program)
+        for options, status in (
+            ({"secret": "tsk_" + "x" * 43}, 401),
+            ({"path": "/none"}, 404),
+            ({"path": "/hang"}, 503),
+        ):
+            with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+                await world.dial(**options)
+            assert refused.value.status == status
+        end = await world.dial()
+        await sync_to_async(world.service.keys.all().delete)()
+        assert (await end.receive(5)).type is aiohttp.WSMsgType.CLOSE and end.close_code == 4403
+
+
+async def test_a_key_is_held_to_its_limits_and_its_requests_are_counted(world, monkeypatch):
+    monkeypatch.setattr("common.rates.time", lambda: 1000.0)  # 20 s before a minute's end
+    limited = await sync_to_async(make.service_key)(world.service, "bot", per_minute=3, in_flight=1)
+    key = await ServiceKey.objects.aget(name="bot")
+    program = Program()
+    async with running(program):
+        await world.start_replica(program)
+        hanging = asyncio.create_task(world.call("/hang", secret=limited).__aenter__())
+        await program.go.wait()
+        async with world.call(secret=limited) as answer:
+            problem = await answer.json()
+        assert (answer.status, problem["code"], answer.headers["Retry-After"]) == (429, "service_key_in_flight", "1")
+        assert "This key has 1 requests in flight" in problem["detail"] and problem["message"] == problem["detail"]
+        async with world.call() as answer:
+            assert answer.status == 200  # other keys have limits of their own, or none
+        hanging.cancel()
+        await until(lambda: take_place(key.pk, "free", 1))
+        leave_place(key.pk, "free")
+        async with world.call(secret=limited) as answer:
+            assert answer.status == 200
+        async with world.call(secret=limited) as answer:
+            assert (answer.status, (await answer.json())["code"]) == (429, "service_key_rate")
+            assert answer.headers["Retry-After"] == "20"
+    for _ in range(2):  # the second time, nothing is left to store
+        await world.programs._usage._store()
+    rows = CallCount.objects.filter(service=world.service).order_by("name").values_list("name", "requests", "errors")
+    assert [row async for row in rows] == [("bot", 3, 2), ("test", 1, 0)]
+
+
+async def test_a_plain_openai_client_streams(world):
+    """Its wire format. How late pieces come is printed, and held to loosely."""
+    program, asked = Program(), []
+
+    async def complete(request):
+        body = await request.json()
+        asked.append((request.path, body["model"], request.headers.get("Authorization")))
+        if not body.get("stream"):
+            return aiohttp.web.json_response({"object": "chat.completion", "choices": [{"message": {"content": "Hi"}}]})
+        answer = aiohttp.web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await answer.prepare(request)
+        for _ in range(20):
+            delta = {"choices": [{"index": 0, "delta": {"content": repr(perf_counter())}}]}
+            await answer.write(b"data: %s\n\n" % json.dumps(delta).encode())
+            await asyncio.sleep(0.01)
+        await answer.write(b"data: [DONE]\n\n")
+        return answer
+
+    program.chat = complete
+    async with running(program):
+        await world.start_replica(program)
+        body = {"model": "qwen", "messages": [{"role": "user", "content": "Hi"}]}
+        asks = {"headers": {"Accept": "application/json", "X-Stainless-Lang": "python"}}
+        late_ms = []
+        async with world.call("/v1/chat/completions", "POST", json=body, **asks) as answer:
+            assert (await answer.json())["choices"][0]["message"]["content"] == "Hi"
+        async with world.call("/v1/chat/completions", "POST", json=body | {"stream": True}, **asks) as answer:
+            assert answer.content_type == "text/event-stream"
+            async for line in answer.content:
+                if line == b"data: [DONE]\n":
+                    break
+                if line.strip():
+                    piece = json.loads(line.removeprefix(b"data: "))["choices"][0]["delta"]["content"]
+                    late_ms.append(1000 * (perf_counter() - float(piece)))
+    print(f"pieces come {median(late_ms):.1f} ms late, the last of 20 {max(late_ms):.1f}")
+    assert asked == [("/v1/chat/completions", "qwen", None)] * 2
+    assert len(late_ms) == 20 and median(late_ms) < 100  # 200 ms pass until the last: none waits for another
 
 
 async def test_a_stopped_one_refuses_at_once(world):

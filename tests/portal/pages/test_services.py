@@ -4,10 +4,13 @@ import pytest
 from django.utils.html import escape
 
 from common.locks import database_now
+from common.steady_clock import steady_now
 from jobs.states import TaskState
+from portal.access.app_links import link_to_service
 from services.controlling import control_service
 from services.in_flight import Loads
 from services.models import Replica, Revision, Service
+from services.usage import Calls, add_usage
 from tests import make
 from tests.portal.pages.test_schedules import sign_in, text
 
@@ -42,9 +45,11 @@ def test_one_is_made_by_form_and_listed(ada):
     assert "0 of 4" in text(ada.get("/services/"))
 
 
-def test_each_state_is_said_and_has_its_action(ada, cast):
+def test_each_state_is_said_and_has_its_action(ada, cast, settings):
+    settings.TESSERA_APPS_URL = "http://*.localhost"
     service = make.service(cast.ada)
     page = f"/services/{service.public_id}/"
+    assert f'href="{link_to_service(service)}"' in text(ada.get(page))
     assert "the next request wakes it" in text(ada.get(page)) and "Wake now" in text(ada.get(page))
     look(service)
     assert "Its replica waits in the queue." in text(ada.get(page))
@@ -55,6 +60,8 @@ def test_each_state_is_said_and_has_its_action(ada, cast):
     assert "Revision 2 comes up" in text(ada.get(page))
     ada.post(f"{page}rollback/1")
     assert Service.objects.get().rollout is None
+    Revision.objects.update(spec=Revision.objects.get(number=2).spec)  # opened by its keys alone
+    assert link_to_service(service) not in text(ada.get(page))
     ada.post(f"{page}stop")
     assert "Requests are refused" in text(ada.get(page))
     ada.post(f"{page}delete")
@@ -113,6 +120,11 @@ def test_a_key_is_shown_once(ada, cast):
     assert "tsk_" in made and "The key “bot” is ready" in made
     key = service.keys.get()
     assert key.prefix in text(ada.get(page)) and "Copy it now" not in text(ada.get(page))
+    assert "No requests yet" in text(ada.get(page))
+    add_usage(steady_now().date(), {Calls(service.pk, key.pk, "bot"): (12, 3)})
+    ada.post(f"{page}/{key.pk}/limits", {"per_minute": "60", "in_flight": ""})
+    assert "60 a minute</div>" in text(ada.get(page)) and '<td class="num">12</td>' in text(ada.get(page))
+    assert "A limit is a whole number" in text(ada.post(f"{page}/{key.pk}/limits", {"in_flight": "0"}, follow=True))
     ada.post(f"{page}/{key.pk}/end")
     assert not service.keys.exists()
 

@@ -47,6 +47,7 @@ def _build(error: PlatformError, headers: Headers, language: str, more: dict) ->
     with translation.override(language_of(headers, language)):
         detail = describe_error(error)
     about = {"type": link_help(error.code), "title": detail, "status": error.status, "detail": detail}
+    about["message"] = detail  # what OpenAI's clients show
     body = json.dumps({**about, "code": error.code, **more}).encode()
     answer = [(b"content-type", b"application/problem+json"), (b"content-length", str(len(body)).encode())]
     if (retry_s := error.params.get("retry_after_s")) is not None:

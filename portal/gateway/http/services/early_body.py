@@ -7,6 +7,7 @@ from portal.gateway.http.scope import Message, Receive
 
 MOST_BYTES = 1024 * 1024
 """Of a body that is kept while its request is held; the caller of a larger one is noticed to have left only later."""
+DISCONNECTS = ("http.disconnect", "websocket.disconnect")
 
 
 class EarlyBody:
@@ -42,5 +43,5 @@ class EarlyBody:
             message = await self._receive()
             self._early.append(message)
             size += len(message.get("body", b""))
-            if message["type"] == "http.disconnect":
+            if message["type"] in DISCONNECTS:
                 self.left.set()
