@@ -20,11 +20,11 @@ from jobs.probing.http_status import get_status, is_listening
 from jobs.states import JobState, TaskState
 from jobs.submit import Check, submit_job
 from jobs.task_access import get_access
+from services.canaries.trials import begin_trial, end_trial, go_back, see_trial, tell_owner
 from services.decide import Plan, ReplicaSeen, ServiceSeen, count_crash, decide
 from services.in_flight import Loads, read_loads
 from services.job_spec import build_replica_spec
 from services.models import Replica, Revision, Service
-from services.trials import begin_trial, end_trial, go_back, see_trial, tell_owner
 
 log = logging.getLogger("tessera.services")
 

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from math import ceil
 
 from jobs.jobfile.serving import Serving
-from services.canary import Breach, Trial, judge_canary
+from services.canaries.judging import Breach, Trial, judge_canary
 
 DOWN_AFTER = timedelta(seconds=60)
 """How long fewer replicas must have been enough before one ends."""

@@ -5,9 +5,9 @@ from datetime import datetime, timedelta
 
 from jobs.jobfile.serving import Canary
 from portal.services.figures import Figures, measure
-from services.canary import ENOUGH, Answered
+from services.canaries.judging import ENOUGH, Answered
+from services.canaries.trials import see_trial
 from services.models import Service
-from services.trials import see_trial
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from django.utils.translation import gettext as _
 
 from jobs.reason_messages import describe_end
 from portal.wording.errors import describe_stored_refusal
-from services.canary_messages import describe_breach
-from services.trials import WENT_BACK
+from services.canaries.messages import describe_breach
+from services.canaries.trials import WENT_BACK
 
 
 def describe_why(why: Mapping[str, Any] | None) -> str:

@@ -18,8 +18,8 @@ from jobs.reason_messages import describe_resize_refusal
 from jobs.states import JobState, TaskState
 from monitoring.models import AlertState
 from portal.wording.resources import list_alternatives
-from services.canary_messages import describe_breach
-from services.trials import WENT_BACK
+from services.canaries.messages import describe_breach
+from services.canaries.trials import WENT_BACK
 
 # Recorded by portal.access.task_access.
 SESSIONS = {

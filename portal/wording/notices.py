@@ -19,7 +19,7 @@ from portal.wording.monitoring.alerts import HINTS, describe_subjects, name_rule
 from portal.wording.monitoring.away import describe_away_notice
 from portal.wording.monitoring.idle import describe_idle_notice
 from portal.wording.time_of_day import name_moment
-from services.trials import WENT_BACK
+from services.canaries.trials import WENT_BACK
 
 # Labels in the settings.
 KIND_LABELS: dict[str, str | Promise] = {

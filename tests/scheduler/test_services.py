@@ -20,7 +20,7 @@ from portal.gateway.http.services.door import ROUTE_S, ServiceDoor
 from portal.gateway.http.services.programs import ProgramDoor
 from runtimes.local.access.access import LocalAccess
 from scheduler import tasks
-from services.canary import DEVIATIONS, is_above
+from services.canaries.judging import DEVIATIONS, is_above
 from services.models import Replica, Revision, Service
 from services.services import create_service, revise_service, scale_service
 from tests import make

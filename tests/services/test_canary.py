@@ -8,8 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobs.jobfile.serving import BackIf, Canary
-from services.canary import DEVIATIONS, ENOUGH, ENOUGH_USUAL, Answered, Trial, find_breach, judge_canary, takes_next
-from services.canary_messages import describe_breach
+from services.canaries.judging import (
+    DEVIATIONS,
+    ENOUGH,
+    ENOUGH_USUAL,
+    Answered,
+    Trial,
+    find_breach,
+    judge_canary,
+    takes_next,
+)
+from services.canaries.messages import describe_breach
 from services.traffic import Traffic, add_up, find_bucket
 
 NOW = datetime(2027, 1, 5, 12, tzinfo=UTC)

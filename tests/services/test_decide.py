@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs.jobfile.serving import Canary, Serving
-from services.canary import Answered, Trial
+from services.canaries.judging import Answered, Trial
 from services.decide import (
     BACK_OFF,
     DRAIN_AT_LEAST,

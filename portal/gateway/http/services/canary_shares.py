@@ -2,7 +2,7 @@
 
 from portal.access.services.routes import ReplicaAddress, Route
 from portal.gateway.http.services.in_flight import InFlight
-from services.canary import takes_next
+from services.canaries.judging import takes_next
 
 
 class CanaryShares:

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from events.notices import notify
 from events.record_and_publish import SYSTEM, publish_row, record
-from services.canary import RECENT_S, Answered, Breach, Trial
+from services.canaries.judging import RECENT_S, Answered, Breach, Trial
 from services.models import Replica, Revision, Service
 from services.traffic import sum_slots
 from services.traffic_counts import read_slots

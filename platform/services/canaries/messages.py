@@ -15,7 +15,7 @@ BREACHES: dict[str, str | Promise] = {
 
 
 def describe_breach(params: Mapping[str, Any]) -> str:
-    """Return the sentence. params: of a breach (services.canary), as it was stored."""
+    """Return the sentence. params: of a breach (services.canaries.judging), as it was stored."""
     words = fill_gaps(
         {name: f"{value:g}" if isinstance(value, float) else str(value) for name, value in params.items()}
     )
