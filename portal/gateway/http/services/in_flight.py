@@ -12,6 +12,7 @@ from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
 from events.record_and_publish import request_run
+from portal.gateway.http.services.going_on import going_on
 from services.in_flight import publish_counts, withdraw_counts
 from services.services import LOOP
 
@@ -55,12 +56,10 @@ class InFlight:
     @asynccontextmanager
     async def publishing(self) -> AsyncIterator[None]:
         """Publish every second, and at once where a request waits or the last one has ended."""
-        work = asyncio.create_task(self._publish())
         try:
-            yield
+            async with going_on(self._publish()):
+                yield
         finally:
-            work.cancel()
-            await asyncio.gather(work, return_exceptions=True)
             await _try(withdraw_counts, self._process)
 
     async def _publish(self) -> None:

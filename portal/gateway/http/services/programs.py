@@ -27,6 +27,7 @@ from portal.gateway.http.scope import Application, Message, Receive, Request, Se
 from portal.gateway.http.services.answers import build_problem, to_caller, to_replica
 from portal.gateway.http.services.door import Left, ServiceDoor, StillWaking
 from portal.gateway.http.services.early_body import EarlyBody
+from portal.gateway.http.services.going_on import going_on
 from portal.gateway.http.services.key_limits import KeyLimits
 from portal.gateway.http.services.usage import UsageCounter
 from portal.gateway.http.websocket_relay import relay_socket
@@ -78,13 +79,8 @@ class ProgramDoor:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Keep what is counted while the process lives."""
-        works = [asyncio.create_task(self._limits.renew()), asyncio.create_task(self._usage.store())]
-        try:
+        async with going_on(self._limits.renew(), self._usage.store()):
             yield
-        finally:
-            for work in works:
-                work.cancel()
-            await asyncio.gather(*works, return_exceptions=True)
 
     async def _serve(self, caller: Caller, prefix: str, request: Request, receive: EarlyBody, send: Send) -> None:
         async def pass_to(replica: ReplicaAddress, send: Send) -> bool:

@@ -11,6 +11,7 @@ from asgiref.sync import sync_to_async
 from redis.exceptions import RedisError
 
 from portal.gateway.http.scope import Message, Send
+from portal.gateway.http.services.going_on import going_on
 from services.traffic import find_bucket
 from services.traffic_counts import ERRORS, REQUESTS, Counted, add_counts
 
@@ -32,12 +33,10 @@ class TrafficCounts:
     @asynccontextmanager
     async def publishing(self) -> AsyncIterator[None]:
         """Add up each second, and at the end."""
-        work = asyncio.create_task(self._publish())
         try:
-            yield
+            async with going_on(self._publish()):
+                yield
         finally:
-            work.cancel()
-            await asyncio.gather(work, return_exceptions=True)
             await self.add()
 
     async def _publish(self) -> None:
