@@ -45,7 +45,8 @@ def added(world, **fields):
     return version
 
 
-def test_a_version_is_taken_by_a_process_and_its_history_tells(world):
+def test_a_version_is_taken_by_a_process_and_its_history_tells(world, monkeypatch):
+    monkeypatch.setattr("os.nice", lambda more: None)  # this process has other tests to run
     make.files(world.ada, {"a": "1", "b": "22"})
     version = add(world, note="the first")
     assert (version.state, version.number, version.source) == (VersionState.TAKING, 1, "home:corpus")
