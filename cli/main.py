@@ -50,7 +50,7 @@ COMMANDS = {
     "nb": ("notebooks", "Notebooks: start, open, stop, ls, rename; addresses for editors."),
     "serve": (
         "services",
-        "Services: serve -f FILE, ls, show, logs, wake, sleep, stop, scale, promote, rollback, rm; key add, ls, rm.",
+        "Services: serve -f FILE, ls, show, logs, usage, wake, sleep, stop, scale, promote, rollback, rm; key ….",
     ),
     "call": ("services", "Send a request to a service, as you, and print its answer as it comes."),
     "schedules": ("schedules", "Jobs at the times of a cron line: ls, create, show, set, suspend, resume, run, rm."),

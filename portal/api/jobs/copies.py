@@ -13,7 +13,7 @@ from jobs.models import read_job_id
 from portal.api.http.bodies import JSON, read_json
 from portal.api.http.headers import KEY, read_key
 from portal.api.jobs.jobs import answer_new_job, find_job
-from portal.api.jobs.shapes import JobShape
+from portal.api.jobs.shapes import JobDetailShape
 from portal.api.view import ApiView, read_query
 from scheduler.preview.preview import check_possible
 from scheduler.preview.runtime_capabilities import runtime_has_containers
@@ -56,7 +56,7 @@ class JobRerun(ApiView):
     @extend_schema(
         parameters=[KEY],
         request={JSON: RerunAsk},
-        responses={201: OpenApiResponse(JobShape, "The new job, and its address in Location.")},
+        responses={201: OpenApiResponse(JobDetailShape, "The new job, and its address in Location.")},
     )
     def post(self, request: Request, job_id: str) -> Response:
         """Submit a job's file once more, as a new job whose `parent` it is. It starts as soon as it can: `hold`,

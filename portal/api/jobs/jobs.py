@@ -57,7 +57,7 @@ from scheduler.preview.runtime_capabilities import runtime_has_containers, runti
 from scheduler.preview.stored_forecasts import load_forecasts, load_told_lengths
 
 MAX_BULK = 200
-SUBMITTED = PolymorphicProxySerializer("JobOrArray", [JobShape, ArrayDetailShape], resource_type_field_name=None)
+SUBMITTED = PolymorphicProxySerializer("JobOrArray", [JobDetailShape, ArrayDetailShape], resource_type_field_name=None)
 BODY = dict.fromkeys((JSON, *YAML), JOB_FILE)
 SORTS = {"submitted_at": read_moment, "priority": read_small_number, "name": read_name}
 TASKS = Prefetch("tasks", Task.objects.select_related("job", "node"))
@@ -70,7 +70,7 @@ def visible_jobs(request: Request) -> JobQuerySet:
 def answer_new_job(job: Job) -> Response:
     """Answer with a job that was just submitted, and its address in Location."""
     prefetch_related_objects([job], "tasks")  # none has a node yet
-    shown = JobShape(job).data
+    shown = JobDetailShape(job).data
     return Response(shown, status=201, headers={"Location": shown["links"]["self"]})
 
 
@@ -147,7 +147,7 @@ class JobDetail(ApiView):
         """Show a job with the tasks of its newest attempt."""
         return Response(JobDetailShape(find_job(request, job_id)).data)
 
-    @extend_schema(request={JSON: JOB_CHANGE}, responses=JobShape)
+    @extend_schema(request={JSON: JOB_CHANGE}, responses=JobDetailShape)
     def patch(self, request: Request, job_id: str) -> Response:
         """Change what a waiting job of one's own asks for: these keys of its file. It keeps its place in the queue, and
         is left as it is if the changed job could never run. A lead of its team changes its priority alone, too, and so
@@ -166,7 +166,7 @@ class JobDetail(ApiView):
             change_job(actor=request.user, job=job, changes=others, **can)
         if "labels" in changes:
             label_job(actor=request.user, job=job, changes=changes["labels"])
-        return Response(JobShape(find_job(request, job_id)).data)
+        return Response(JobDetailShape(find_job(request, job_id)).data)
 
 
 class JobAction(ApiView):
@@ -176,11 +176,11 @@ class JobAction(ApiView):
     refusals = {"POST": ("409",)}
     service: Callable[..., Job]
 
-    @extend_schema(request=None, responses=JobShape)
+    @extend_schema(request=None, responses=JobDetailShape)
     def post(self, request: Request, job_id: str) -> Response:
         job = find_job(request, job_id)
         type(self).service(actor=request.user, job=job)
-        return Response(JobShape(find_job(request, job_id)).data)
+        return Response(JobDetailShape(find_job(request, job_id)).data)
 
 
 class JobStop(JobAction):
@@ -219,14 +219,14 @@ class JobResize(ApiView):
     operations = {"POST": "resize_job"}
     refusals = {"POST": ("409",)}
 
-    @extend_schema(request={JSON: ResizeAsk}, responses=JobShape)
+    @extend_schema(request={JSON: ResizeAsk}, responses=JobDetailShape)
     def post(self, request: Request, job_id: str) -> Response:
         """Resize the slices of a running job: up where the card has room, down to what is in use. Each task's
         `resize` shows the result within moments.
         """
         job, asked = find_job(request, job_id), read_json(request, ResizeAsk)
         resize_job(actor=request.user, job=job, able=runtime_resizes(), **asked)
-        return Response(JobShape(find_job(request, job_id)).data)
+        return Response(JobDetailShape(find_job(request, job_id)).data)
 
 
 class SettleAsk(serializers.Serializer):
@@ -241,14 +241,14 @@ class JobSettle(ApiView):
     operations = {"POST": "settle_job"}
     refusals = {"POST": ("409",)}
 
-    @extend_schema(request={JSON: SettleAsk}, responses=JobShape)
+    @extend_schema(request={JSON: SettleAsk}, responses=JobDetailShape)
     def post(self, request: Request, job_id: str) -> Response:
         """End lost tasks that their machine does not know any more. They end as soon as the machine has found nothing
         of them, or has ended what it found. For admins.
         """
         job, asked = find_job(request, job_id), read_json(request, SettleAsk)
         settle_job(actor=request.user, job=job, **asked)
-        return Response(JobShape(find_job(request, job_id)).data)
+        return Response(JobDetailShape(find_job(request, job_id)).data)
 
 
 class BulkAsk(serializers.Serializer):

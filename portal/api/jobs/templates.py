@@ -35,7 +35,7 @@ from portal.api.http.fields import full_url, moment
 from portal.api.http.headers import KEY, read_key
 from portal.api.http.lists import FieldsQuery, all_of, list_of
 from portal.api.jobs.jobs import answer_new_job
-from portal.api.jobs.shapes import JobShape
+from portal.api.jobs.shapes import JobDetailShape
 from portal.api.view import ApiView, read_query
 from scheduler.preview.preview import check_possible
 from scheduler.preview.runtime_capabilities import runtime_has_containers
@@ -262,7 +262,7 @@ class TemplateRun(ApiView):
     @extend_schema(
         parameters=[KEY],
         request={JSON: RunAsk},
-        responses={201: OpenApiResponse(JobShape, "The job, and its address in Location.")},
+        responses={201: OpenApiResponse(JobDetailShape, "The job, and its address in Location.")},
     )
     def post(self, request: Request, template_id: str) -> Response:
         """Submit the job of these values. It keeps the template, its version and the values."""
