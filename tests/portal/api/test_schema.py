@@ -47,7 +47,7 @@ PLANS_BY_CHANCE = SchemathesisConfig.from_dict(
     {"operations": [{"include-operation-id": "plan_job", "phases": {"coverage": {"enabled": False}}}]}
 )
 """A plan takes the job file that a submit takes, which meets each value of each field: thousands of requests."""
-ALWAYS, EACH = 6, 60
+ALWAYS, EACH = 12, 60
 """Without TESSERA_WHOLE=1, of the values of fields that schemathesis lists for an operation: the first so many are
 sent, then one of so many. The API's tests of its own send what matters.
 """
@@ -109,7 +109,7 @@ many = schemathesis.pytest.from_fixture("described").exclude(operation_id=OWN_TE
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @many.include(method="GET").parametrize()
-@hypothesis_settings(max_examples=part_of(50, 3), **NO_HURRY)
+@hypothesis_settings(max_examples=part_of(50, 5), **NO_HURRY)
 def test_many_generated_reads_are_answered_as_described(case, world, tokens, answered, turns):
     if is_sent(case, turns):
         send(case, world, tokens, answered[case.operation.label])
@@ -118,7 +118,7 @@ def test_many_generated_reads_are_answered_as_described(case, world, tokens, ans
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @many.exclude(method="GET").parametrize()
-@hypothesis_settings(max_examples=part_of(50, 3), **NO_HURRY)
+@hypothesis_settings(max_examples=part_of(50, 5), **NO_HURRY)
 def test_many_generated_writes_are_answered_as_described(case, world, tokens, answered, turns):
     if is_sent(case, turns):
         send(case, world, tokens, answered[case.operation.label])
