@@ -20,8 +20,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from config.embedded.data_dir import open_data, open_run, read_running, secret_key_file
-from config.embedded.servers import build_postgres_program, create_database
-from config.embedded.supervisor import Child, stop_all
+from config.embedded.servers import running_postgres
 from notebooks.environment import FAILED, READY, environment_home, environment_path, read_state
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -253,15 +252,9 @@ def make_database(made: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="tessera-") as folder:
         run = Path(folder)
         run.chmod(0o711)
-        postgres = Child(build_postgres_program(fresh, run, run / "log", throw_away=True))
-        postgres.start()
-        try:
-            postgres.wait_until_ready(60)
-            create_database(run)
+        with running_postgres(fresh, run, run / "log", throw_away=True):
             environment = {**os.environ, "PGHOST": str(run), "PGUSER": "tessera", "PGDATABASE": "tessera"}
             subprocess.run([sys.executable, str(ROOT / "manage.py"), "migrate", "-v0"], env=environment, check=True)
-        finally:
-            stop_all([postgres], within_s=30)
     fresh.rename(made)
 
 

@@ -32,7 +32,7 @@ LONGEST = 600
 def main(arguments: list[str]) -> int:
     collected = Path(os.environ["TESSERA_FLAKY"])
     if arguments == ["--report"]:
-        print(report(read_flaky(collected), read_reasons(REASONS.read_text())), end="")
+        print(report(read_lines(collected), read_reasons(REASONS.read_text())), end="")
         print("".join(f"{line}\n" for line in read_lines(file_of_failures(collected))), end="")
         return 0
     marks, *options = arguments
@@ -41,17 +41,13 @@ def main(arguments: list[str]) -> int:
         status = run_tests("-m", marks, "-o", f"cache_dir={cache}", f"--junitxml={results}", *options)
         failed = read_failed(Path(cache))
         append(file_of_failures(collected), read_failures(results))
-    if status != TESTS_FAILED or not may_try_again(failed, read_flaky(collected)):
+    if status != TESTS_FAILED or not may_try_again(failed, read_lines(collected)):
         return status
     print("ONCE MORE, ALONE:", *failed, sep="\n  ", flush=True)
     if status := try_alone(marks, failed):
         return status
     append(collected, failed)
     return 0
-
-
-def read_flaky(collected: Path) -> list[str]:
-    return read_lines(collected)
 
 
 def read_lines(file: Path) -> list[str]:

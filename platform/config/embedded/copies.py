@@ -15,11 +15,10 @@ from importlib import import_module
 from pathlib import Path
 
 from config.embedded import data_dir
-from config.embedded.servers import build_postgres_program, create_database
-from config.embedded.supervisor import Child, Failure, kill_all, stop_all
+from config.embedded.servers import running_postgres
+from config.embedded.supervisor import Failure
 
 ROOT = Path(__file__).resolve().parents[3]
-STARTED_WITHIN_S, STOPPED_WITHIN_S = 60, 10
 
 
 def main(arguments: list[str]) -> int:
@@ -115,15 +114,10 @@ def build_environment(data: Path, run: Path) -> dict[str, str]:
 
 @contextmanager
 def _running_postgres(postgres: Path, run: Path, data: Path) -> Iterator[None]:
-    server = Child(build_postgres_program(postgres, run, data / "logs-of-platform" / "postgres.log"))
     try:
-        server.start()
-        server.wait_until_ready(STARTED_WITHIN_S)
-        create_database(run)
-        yield
-        stop_all([server], STOPPED_WITHIN_S)
+        with running_postgres(postgres, run, data / "logs-of-platform" / "postgres.log"):
+            yield
     finally:
-        kill_all([server])
         with contextlib.suppress(OSError):  # not empty: a running job may have a socket there
             run.rmdir()
 

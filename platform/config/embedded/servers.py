@@ -12,15 +12,17 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
 from psycopg import sql
 
-from config.embedded.supervisor import Failure, Program
+from config.embedded.supervisor import Child, Failure, Program, kill_all, stop_all
 from config.embedded.unprivileged import NOBODY
 
 UNPRIVILEGED = [sys.executable, "-I", "-S", str(Path(__file__).with_name("unprivileged.py"))]
+STARTED_WITHIN_S, STOPPED_WITHIN_S = 60, 10
 SOCKET_PATH_LIMIT = 88  # bytes, of 107 for the path (103 on macOS): PostgreSQL appends a name
 NOT_DURABLE = ["fsync=off", "full_page_writes=off", "synchronous_commit=off"]
 OPTIONS = [
@@ -56,6 +58,20 @@ def build_postgres_program(data: Path, run: Path, log: Path, throw_away: bool = 
         before=lambda: prepare_cluster(data, run, prefix),
         is_ready=lambda pid: postgres_is_ready(data, pid),
     )
+
+
+@contextlib.contextmanager
+def running_postgres(data: Path, run: Path, log: Path, throw_away: bool = False) -> Iterator[None]:
+    """PostgreSQL with its database, for as long as the block lasts. Raises Failure."""
+    server = Child(build_postgres_program(data, run, log, throw_away))
+    try:
+        server.start()
+        server.wait_until_ready(STARTED_WITHIN_S)
+        create_database(run)
+        yield
+        stop_all([server], STOPPED_WITHIN_S)
+    finally:
+        kill_all([server])
 
 
 def build_valkey_program(data: Path, run: Path, log: Path) -> Program:
