@@ -8,7 +8,7 @@ from django.db.models import Q
 from django.utils.translation import gettext as _
 
 from accounts.models import User
-from jobs.arrays.models import show_array_id
+from jobs.arrays.models import show_element_id
 from jobs.models import Job
 from jobs.reason_messages import describe_wait
 from jobs.states import JobState
@@ -97,7 +97,7 @@ def _guess_end(job: Job, forecasts: Mapping[int, StoredForecast]) -> datetime:
 
 
 def _name(job: Job) -> str:
-    return job.public_id if job.array_id is None else f"{show_array_id(job.array_id)}.{job.array_index}"
+    return job.public_id if job.array_id is None else show_element_id(job.array_id, job.array_index)
 
 
 def _describe(job: Job) -> str:

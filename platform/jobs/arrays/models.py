@@ -27,6 +27,11 @@ def show_array_id(pk: int) -> str:
     return f"arr-{pk}"
 
 
+def show_element_id(array: int, index: int | None) -> str:
+    """Return the id of one element by its array: "arr-9.17"."""
+    return f"{show_array_id(array)}.{index}"
+
+
 class ElementCounts(NamedTuple):
     """How many of an array's elements are in which state, of those that have been made."""
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from accounts.models import User
-from jobs.arrays.models import show_array_id
+from jobs.arrays.models import show_element_id
 from jobs.models import Job
 from jobs.states import JobState
 
@@ -22,4 +22,4 @@ def list_open_elements(numbers: Iterable[int]) -> list[str]:
     if not arrays:
         return []
     rows = Job.objects.open().filter(array__in=arrays).order_by("array", "array_index")
-    return [f"{show_array_id(array)}.{index}" for array, index in rows.values_list("array", "array_index")[:MOST_NAMED]]
+    return [show_element_id(array, index) for array, index in rows.values_list("array", "array_index")[:MOST_NAMED]]
