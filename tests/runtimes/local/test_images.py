@@ -1,6 +1,7 @@
 """Tasks in images on this machine: what they see, what hostile images cannot do, how images come and go."""
 
 import asyncio
+import itertools
 import os
 import re
 import statistics
@@ -10,6 +11,7 @@ import tarfile
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -18,6 +20,7 @@ from runtimes.contract.errors import Rejected
 from runtimes.contract.node import IMAGE as IMAGE_KIND
 from runtimes.contract.task import Checkpoint, Mount
 from runtimes.images.names import RegistryLogin, make_image_key
+from runtimes.local.images import podman as podman_module
 from runtimes.local.images.image_store import ImageStore
 from runtimes.local.images.podman import Podman, PodmanFailed
 from runtimes.local.images.pull import measure_store
@@ -302,6 +305,26 @@ def test_a_bomb_is_given_up_before_the_disk_is_full(world):
     archive = world.base / "bomb.tar"
     archive.write_bytes(build_archive("localhost/bomb:1", [bomb]))
     with pytest.raises(PodmanFailed, match="no space left on device"):
+        podman.load(archive)
+
+
+class DiskOf(NamedTuple):
+    free: int
+
+
+def test_what_others_write_on_the_disk_ends_no_pull(world, monkeypatch):
+    """A disk that loses room all the time, to others: this image takes a part of what it may."""
+    layer = build_layer({"random": os.urandom(20 << 20)})
+    left = itertools.count(64 << 30, -(100 << 20))
+    monkeypatch.setattr(podman_module.shutil, "disk_usage", lambda _: DiskOf(next(left)))
+    monkeypatch.setattr(podman_module, "LOOK_S", 0.01)
+    podman = Podman(ImageStore(world.runtime.config.images_dir), most_bytes=100 << 20)
+    archive = world.base / "beside.tar"
+    archive.write_bytes(build_archive("localhost/beside:1", [layer]))
+    podman.load(archive)
+    assert (64 << 30) - next(left) > 300 << 20  # it was looked at, and suspected
+    with pytest.raises(PodmanFailed, match="no space left on device"):
+        archive.write_bytes(build_archive("localhost/more:1", [build_layer({"zeros": bytes(200 << 20)})]))
         podman.load(archive)
 
 

@@ -15,6 +15,7 @@ import hashlib
 import hmac
 import json
 import os
+import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -82,6 +83,10 @@ class ImageStore:
             return None
         return record if all((self.overlay / layer).is_dir() for layer in record.layers) else None
 
+    def list_layers(self) -> set[str]:
+        """List folders of layers, of those too that are being written."""
+        return set(os.listdir(self.overlay)) - {"l"} if self.overlay.is_dir() else set()
+
     def read(self, key: str) -> ImageRecord | None:
         return _read_record(self._path(key))
 
@@ -107,6 +112,13 @@ class ImageStore:
 
     def _path(self, key: str) -> Path:
         return self.folder / "records" / f"{_digest(key)}.json"
+
+
+def measure_folders(*folders: Path) -> int:
+    """Return the bytes on the disk of all that is in them; what goes meanwhile does not count."""
+    command = ["du", "--summarize", "--total", "--block-size=1", *map(str, folders)]
+    done = subprocess.run(command, env={"PATH": os.defpath}, capture_output=True, text=True, check=False)
+    return int(done.stdout.splitlines()[-1].split()[0])
 
 
 def write_file(path: Path, data: bytes) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from runtimes.images.names import ImageName
 from runtimes.local import isolation
-from runtimes.local.images.image_store import ImageStore, Login
+from runtimes.local.images.image_store import ImageStore, Login, measure_folders
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 LOOK_S = 0.2
@@ -90,17 +90,22 @@ class Podman:
 
     def _wait(self, process: subprocess.Popen) -> str:
         """Wait for its end; kill it, and say so, when it takes more of the disk than it may."""
-        before = shutil.disk_usage(self.store.folder).free
+        before, layers = shutil.disk_usage(self.store.folder).free, self.store.list_layers()
         while True:
             try:
                 process.wait(LOOK_S)
                 return ""
             except subprocess.TimeoutExpired:
                 free = shutil.disk_usage(self.store.folder).free
-            if free < RESERVE_BYTES or before - free > self.most_bytes:
+            if free < RESERVE_BYTES or (before - free > self.most_bytes and self._measure(layers) > self.most_bytes):
                 process.kill()
                 process.wait()
                 return "no space left on device: the image takes more than this machine has for images"
+
+    def _measure(self, before: set[str]) -> int:
+        """Return the bytes that came since: others write on this disk as well. before: layers of the store then."""
+        came = self.store.list_layers() - before
+        return measure_folders(self.store.folder / "tmp", *(self.store.overlay / layer for layer in came))
 
 
 def shorten_error(text: str) -> str:

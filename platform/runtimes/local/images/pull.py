@@ -1,15 +1,13 @@
 """Bring an image into the store, and keep the store below its limit."""
 
 import fcntl
-import os
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
 from runtimes.gpu_sharing import is_forbidden_env
 from runtimes.images.names import make_image_key, read_image
-from runtimes.local.images.image_store import ImageRecord, ImageStore, Login
+from runtimes.local.images.image_store import ImageRecord, ImageStore, Login, measure_folders
 from runtimes.local.images.podman import Podman, PodmanFailed
 from runtimes.local.taskdir import list_tasks
 
@@ -107,9 +105,7 @@ def list_used_images(tasks_dir: str) -> set[str]:
 
 def measure_store(store: ImageStore) -> int:
     """Return the bytes of all layers; each counts once. Raises OSError."""
-    command = ["du", "--summarize", "--block-size=1", str(store.folder / "layers")]
-    done = subprocess.run(command, env={"PATH": os.defpath}, capture_output=True, text=True, check=False)
-    return int(done.stdout.split()[0])
+    return measure_folders(store.folder / "layers")
 
 
 def _remove(podman: Podman, id: str) -> None:
