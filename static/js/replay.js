@@ -11,6 +11,7 @@ const FORWARD_S = 900;
 const BACK_S = 86_400;
 const REST_MS = 700;
 let playing = false;
+let resting = 0;
 
 const zone = document.getElementById("replay-when")?.dataset.zone;
 const offsetOf = clocksOf(zone);
@@ -57,7 +58,10 @@ document.body.addEventListener("htmx:afterSettle", ({ detail }) => {
   const shown = document.getElementById("replay-shown");
   if (!slider) return;
   if (detail.requestConfig?.elt?.id === "replay-when") {
-    if (playing && detail.target?.id === "replay") setTimeout(moveOn, REST_MS);
+    if (playing && detail.target?.id === "replay") {
+      clearTimeout(resting); // it settles once for each part: a second move would come before the first is drawn
+      resting = setTimeout(moveOn, REST_MS);
+    }
     return;
   }
   slider.value = document.getElementById("replay-when").dataset.at;
