@@ -41,6 +41,7 @@ from tests.local_cluster import (
 )
 from tests.make import session
 from tests.migrated_database import prepare_migrated_database
+from tests.quiet_chromium import launch_chromium
 from tests.web_process import started
 
 # How long an example takes tells of the machine, not of the code: many tests share it.
@@ -48,13 +49,12 @@ hypothesis_settings.register_profile("tessera", deadline=None, suppress_health_c
 hypothesis_settings.load_profile("tessera")
 
 CHROMIUM_NAMES = (
-    "chromium-headless-shell",  # first: a quarter cheaper, and no change of the machine's network drops what it loads
+    "chromium-headless-shell",  # first: a quarter cheaper
     "chromium",
     "chromium-browser",
     "google-chrome",
     "google-chrome-stable",
 )
-CHROMIUM_ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 NO_BROWSER = "NO CHROMIUM: the browser tests were skipped. Install chromium or set TESSERA_CHROMIUM."
 ASKED_MARK = re.compile(r"(\w+)( and not \w+)*$")
 KEPT_TABLES = {"django_content_type", "auth_permission"}  # of the migrations, and the same for ever
@@ -386,7 +386,7 @@ def chromium(chromium_path):
     os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
     expect.set_options(timeout=BROWSER_MS)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium_path, args=CHROMIUM_ARGUMENTS)
+        browser = launch_chromium(playwright, chromium_path)
         yield browser
         browser.close()
     del os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"]

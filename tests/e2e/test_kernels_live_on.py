@@ -12,8 +12,9 @@ import aiohttp
 import pytest
 from playwright.sync_api import sync_playwright
 
-from bench.latency import CHROMIUM_ARGUMENTS, signed_in
+from bench.latency import signed_in
 from bench.stack import Stack
+from tests.quiet_chromium import launch_chromium
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(900)]
 WITHIN_S = 90
@@ -41,7 +42,7 @@ def test_a_kernel_keeps_its_variables_when_the_web_process_is_killed(stack: Stac
 def let_in(stack: Stack, notebook: str, chromium_path: str) -> dict[str, str]:
     """What a browser sends to the notebook's host once it has come there by the portal."""
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium_path, args=CHROMIUM_ARGUMENTS)
+        browser = launch_chromium(playwright, chromium_path)
         page = signed_in(browser, stack)
         page.goto(f"{stack.url}/n/{notebook}/open", wait_until="commit")
         cookies = "; ".join(f"{one['name']}={one['value']}" for one in page.context.cookies(page.url))
