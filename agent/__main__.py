@@ -51,7 +51,7 @@ def run_agent(options: argparse.Namespace) -> int:
     # 2. Only show the report, if that is asked for.
     prober = build_prober(options)
     if options.show:
-        print(json.dumps(make_report_builder(options, prober)(observe_cards(memory)), indent=2))
+        print(json.dumps(make_report_builder(options, prober)(observe_cards(memory, str(options.sys))), indent=2))
         return OK
     # 3. Build what reports, and what gives the cards to the kubelet.
     kubelet = build_kubelet_cards(options, prober)

@@ -54,6 +54,13 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         help="where the host's control groups are, for what tasks of --pods use (/sys/fs/cgroup)",
     )
     parser.add_argument(
+        "--sys",
+        type=Path,
+        default=Path("/sys"),
+        metavar="DIR",
+        help="where the kernel tells of cards' and RDMA adapters' places (/sys)",
+    )
+    parser.add_argument(
         "--disk",
         type=Path,
         action="append",

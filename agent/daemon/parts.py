@@ -67,11 +67,16 @@ def build_reporter(
     options: argparse.Namespace, state: State, memory: SeenCards, prober: Prober, kubelet: Any | None
 ) -> Reporter:
     """Build what reports this machine. Raises ValueError."""
+
+    def read_cards() -> Cards:
+        seen = observe_cards(memory, str(options.sys))
+        return kubelet.update(seen) if kubelet else seen
+
     return Reporter(
         Platform(options.server, options.ca),
         options.server,
         state,
-        read_cards=lambda: kubelet.update(observe_cards(memory)) if kubelet else observe_cards(memory),
+        read_cards=read_cards,
         on_acknowledged=kubelet.acknowledge if kubelet else lambda seen: None,
         read_token=partial(read_token, options),
         build_report=None if options.no_cards else make_report_builder(options, prober),

@@ -10,6 +10,7 @@ from agent.gpu.cards import Card, Cards, Lost, NoAnswer, read_cards
 from agent.gpu.enforcement import Enforcement
 from agent.gpu.links import Matrix
 from agent.gpu.samples import report_samples
+from agent.rdma import list_hcas
 from agent.state import SeenCards
 
 VERSION = "0.1.0"
@@ -21,7 +22,7 @@ LOST = "The driver lost the card: {why}."
 
 
 def observe_cards(memory: SeenCards, sys_root: str = "/sys") -> Cards:
-    """Read the cards; fill in lost ones, or all if the driver fails, from memory with a fault."""
+    """Read cards and HCAs; fill in lost cards, or all if the driver fails, from memory with a fault."""
     try:
         seen = read_cards(sys_root) or Cards((), (), (), "")
     except NoAnswer as error:
@@ -39,7 +40,8 @@ def observe_cards(memory: SeenCards, sys_root: str = "/sys") -> Cards:
     links, pcie = (_widen(rows, seen.cards, cards) for rows in (seen.links, seen.pcie))
     lost = tuple(place for place in seen.lost if place not in named)
     told = tuple(replace(card, fault=card.fault or memory.fault_of(card)) for card in cards)
-    return Cards(told, links, pcie, seen.driver, lost)
+    hcas = list_hcas([(card.bus, card.numa) for card in told], sys_root)
+    return Cards(told, links, pcie, seen.driver, lost, hcas)
 
 
 def build_report(
@@ -67,6 +69,7 @@ def build_report(
         "gpus": [{**asdict(card), "fault": card.fault[:LONGEST]} for card in seen.cards],
         "links": seen.links,
         "pcie": seen.pcie,
+        "hcas": [asdict(hca) for hca in seen.hcas],
         "lost": [{"index": place.index, "why": place.why[:LONGEST]} for place in seen.lost],
         "samples": report_samples(),
         "enforcement": asdict(enforcement) if enforcement and not simulated else None,

@@ -11,6 +11,7 @@ import pynvml
 
 from agent.gpu import mig_instances
 from agent.gpu.links import Matrix, add_unlinked, read_bus_id, read_links, read_pcie
+from agent.rdma import Hca
 
 NO_DRIVER = (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
 NOMINAL_GB = (4, 6, 8, 10, 11, 12, 16, 20, 24, 32, 40, 48, 64, 80, 94, 96, 141, 180, 192, 288)
@@ -60,6 +61,7 @@ class Cards:
     """One reading: cards, then MIG instances.
 
     links, pcie: matrices over `cards` in words of `nvidia-smi topo -m`; NVLink hides a pair's PCIe path in `links`.
+    hcas: `near` of each is over `cards`.
     """
 
     cards: tuple[Card, ...]
@@ -67,12 +69,14 @@ class Cards:
     pcie: Matrix
     driver: str
     lost: tuple[Lost, ...] = ()
+    hcas: tuple[Hca, ...] = ()
 
     def offered(self) -> "Cards":
         """Return it without cut cards, whose instances are offered."""
         kept = [place for place, card in enumerate(self.cards) if not card.mig]
         links, pcie = (tuple(tuple(rows[i][j] for j in kept) for i in kept) for rows in (self.links, self.pcie))
-        return Cards(tuple(self.cards[place] for place in kept), links, pcie, self.driver, self.lost)
+        hcas = tuple(replace(hca, near=tuple(hca.near[place] for place in kept)) for hca in self.hcas)
+        return Cards(tuple(self.cards[place] for place in kept), links, pcie, self.driver, self.lost, hcas)
 
 
 @contextmanager

@@ -2,16 +2,17 @@
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from agent.gpu.cards import Card
+from agent.rdma import Hca
 
 VENDOR, KIND = "nvidia.com/gpu", "tessera.sh/gpu"
-SLICE, NONE = "slice", "none"
-"""CDI devices besides the cards: what a slice adds, and what a program without cards gets."""
+SLICE, NONE, RDMA = "slice", "none", "rdma"
+"""CDI devices besides the cards: what a slice adds, what a program without cards gets, and all RDMA adapters."""
 FILE = "tessera.json"
 PRELOAD = "/usr/local/vgpu/libvgpu.so"
 """Path of HAMi-core in a container."""
@@ -33,7 +34,9 @@ class Keeper:
 NOTHING = Keeper()
 
 
-def write_spec(folder: Path, cards: Iterable[Card], keeper: Keeper) -> Path:
+def write_spec(
+    folder: Path, cards: Iterable[Card], keeper: Keeper, hcas: Iterable[Hca] = (), *, simulated: bool = False
+) -> Path:
     """Write the spec, atomically, as runtimes may read it any time. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     preload = folder / "tessera-ld.so.preload"
@@ -41,16 +44,27 @@ def write_spec(folder: Path, cards: Iterable[Card], keeper: Keeper) -> Path:
         _replace(preload, f"{PRELOAD}\n")
         LOCK.mkdir(exist_ok=True)
         LOCK.chmod(0o1777)  # all accounts lock a file there
-    _replace(folder / FILE, json.dumps(build_spec(cards, keeper, preload), indent=2))
+    _replace(folder / FILE, json.dumps(build_spec(cards, keeper, preload, rdma=_rdma_edits(hcas, simulated)), indent=2))
     return folder / FILE
 
 
-def build_spec(cards: Iterable[Card], keeper: Keeper, preload: Path) -> dict[str, Any]:
-    """Return a device per card uuid, one for slices, one for none."""
+def build_spec(
+    cards: Iterable[Card], keeper: Keeper, preload: Path, rdma: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return a device per card uuid, one for slices, one for none, one for RDMA adapters where there are any."""
     devices = [{"name": card.uuid, "containerEdits": {"env": _env(card)}} for card in cards]
     devices.append({"name": SLICE, "containerEdits": _slice_edits(keeper, preload)})
     devices.append({"name": NONE, "containerEdits": {"env": ["NVIDIA_VISIBLE_DEVICES=void"]}})
+    if rdma:
+        devices.append({"name": RDMA, "containerEdits": dict(rdma)})
     return {"cdiVersion": "0.6.0", "kind": KIND, "devices": devices}
+
+
+def _rdma_edits(hcas: Iterable[Hca], simulated: bool) -> dict[str, Any]:
+    """Return the adapters' devices. simulated: an empty device stands for each."""
+    names = sorted({name for hca in hcas if hca.active for name in hca.devices})
+    nodes = [{"path": f"/dev/infiniband/{name}"} for name in names]
+    return {"deviceNodes": [node | {"hostPath": "/dev/null"} if simulated else node for node in nodes]} if nodes else {}
 
 
 def _slice_edits(keeper: Keeper, preload: Path) -> dict[str, Any]:

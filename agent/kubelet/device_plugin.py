@@ -1,4 +1,4 @@
-"""Device plugin of one card index: a gRPC server on a socket of its own, as the protocol has one per resource.
+"""Device plugin of one resource: a gRPC server on a socket of its own, as the protocol has one per resource.
 
 Source: k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1.
 """
@@ -8,15 +8,13 @@ import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import grpc
 from google.protobuf.message import DecodeError
 
-from agent.gpu.cards import Card
 from agent.kubelet import deviceplugin_pb2 as messages
-from agent.kubelet.cdi import list_device_names
-from agent.kubelet.units import list_unit_ids, resource_name
+from agent.kubelet.units import DOMAIN
 
 log = logging.getLogger("tessera.agent")
 
@@ -29,24 +27,49 @@ THREADS = 4
 WITHIN_S = 5.0
 
 
-class DevicePlugin:
-    """Serves one index. folder: the kubelet's sockets. real: NVIDIA's toolkit knows the card."""
+class Offer(Protocol):
+    """What the kubelet may give of one resource. fault: why nothing now, or "". numa: None where none is known."""
 
-    def __init__(self, folder: Path, card: Card, real: bool):
-        self.folder, self.card, self.real = folder, card, real
-        self.resource = resource_name(card.index)
+    @property
+    def resource(self) -> str: ...
+    @property
+    def fault(self) -> str: ...
+    @property
+    def numa(self) -> int | None: ...
+
+    def list_ids(self) -> list[str]: ...
+
+    def list_cdi_names(self, ids: list[str]) -> list[str]:
+        """Return the CDI devices of a container that got these."""
+        ...
+
+    def gone(self) -> "Offer":
+        """Return it without anything to give, as it is not there any more."""
+        ...
+
+
+class DevicePlugin:
+    """Serves one resource. folder: the kubelet's sockets."""
+
+    def __init__(self, folder: Path, offer: Offer):
+        self.folder, self.offer, self.resource = folder, offer, offer.resource
         self._changed = threading.Condition()
         self._server: Any = None
         self._round = 0  # ends older streams; their sockets may go late
 
     @property
     def socket(self) -> Path:
-        return self.folder / f"tessera-g-{self.card.index}.{self._round}.sock"
+        return self.folder / f"{self._stem}.{self._round}.sock"
+
+    @property
+    def _stem(self) -> str:
+        """tessera-g-0"""
+        return self.resource.replace(f"{DOMAIN}/", "tessera-")
 
     def serve(self) -> None:
         """Open the socket and register. Raises OSError, grpc.RpcError."""
         self.stop()
-        for old in self.folder.glob(f"tessera-g-{self.card.index}.*.sock"):
+        for old in self.folder.glob(f"{self._stem}.*.sock"):
             old.unlink(missing_ok=True)
         server = grpc.server(ThreadPoolExecutor(THREADS, thread_name_prefix=self.resource))
         server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(SERVICE, self._handlers())])
@@ -59,10 +82,10 @@ class DevicePlugin:
             channel.unary_unary(REGISTER)(request.SerializeToString(), timeout=WITHIN_S)
         log.info("the kubelet knows %s", self.resource)
 
-    def update(self, card: Card) -> None:
+    def update(self, offer: Offer) -> None:
         with self._changed:
-            if card != self.card:
-                self.card = card
+            if offer != self.offer:
+                self.offer = offer
                 self._changed.notify_all()
 
     def stop(self) -> None:
@@ -74,27 +97,28 @@ class DevicePlugin:
             self._server = None
 
     def devices(self) -> messages.ListAndWatchResponse:
-        """List the card's units; without a NUMA node where none is known."""
-        health = UNHEALTHY if self.card.fault else HEALTHY
-        nodes = [] if self.card.numa is None else [messages.NUMANode(ID=self.card.numa)]
+        """List what may be given; without a NUMA node where none is known."""
+        offer = self.offer
+        health = UNHEALTHY if offer.fault else HEALTHY
+        nodes = [] if offer.numa is None else [messages.NUMANode(ID=offer.numa)]
         topology = messages.TopologyInfo(nodes=nodes) if nodes else None
-        units = [messages.Device(ID=id, health=health, topology=topology) for id in list_unit_ids(self.card)]
+        units = [messages.Device(ID=id, health=health, topology=topology) for id in offer.list_ids()]
         return messages.ListAndWatchResponse(devices=units)
 
     def allocate(self, request: bytes, context: Any) -> bytes:
-        """Return each container's CDI names; the slice's too unless it gets all units."""
+        """Return each container's CDI names."""
         try:
             asked = read_allocate_request(request)
         except DecodeError as error:
             context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"This is no AllocateRequest: {error}.")
-        card, known = self.card, set(list_unit_ids(self.card))
+        offer = self.offer
+        known = set(offer.list_ids())
         for ids in asked:
             if not ids or not known.issuperset(ids):
                 context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"{self.resource} has no such units.")
-        if card.fault:
-            context.abort(grpc.StatusCode.FAILED_PRECONDITION, card.fault)
-        names = (list_device_names(card, whole=set(ids) == known, real=self.real) for ids in asked)
-        return build_allocate_response(names).SerializeToString()
+        if offer.fault:
+            context.abort(grpc.StatusCode.FAILED_PRECONDITION, offer.fault)
+        return build_allocate_response(offer.list_cdi_names(ids) for ids in asked).SerializeToString()
 
     def watch(self, request: bytes, context: Any) -> Iterator[bytes]:
         context.add_callback(self._wake)

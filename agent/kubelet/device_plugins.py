@@ -11,14 +11,15 @@ import grpc
 
 from agent.gpu.cards import Card, Cards
 from agent.kubelet.cdi import NOTHING, Keeper, read_vendor, write_spec
-from agent.kubelet.device_plugin import KUBELET, DevicePlugin
+from agent.kubelet.device_plugin import KUBELET, DevicePlugin, Offer
+from agent.kubelet.offers import CardOffer, RdmaOffer
 from agent.kubelet.units import CardIndexMap
 from agent.periodic_thread import PeriodicThread
+from agent.rdma import Hca
 
 log = logging.getLogger("tessera.agent")
 
 LOOK_S = 1.0
-GONE = "The driver does not tell of this card any more."
 NOT_KNOWN = "The platform does not know yet that this card is in this place."
 NO_TOOLKIT = (
     "NVIDIA's container toolkit has no CDI spec here, so no container could use the card. Run: "
@@ -47,9 +48,10 @@ class DevicePlugins(PeriodicThread):
         self.folder, self.cdi, self.vendor = folder, cdi, [cdi, *vendor]
         self.keeper, self.simulated = keeper, simulated
         self.places = CardIndexMap(places)
-        self.plugins: dict[int, DevicePlugin] = {}
+        self.plugins: dict[str, DevicePlugin] = {}
+        """By resource."""
         self._described: set[str] = set()  # uuids in our spec
-        self._keeper = NOTHING  # as in our spec
+        self._keeper, self._hcas = NOTHING, tuple[Hca, ...]()  # as in our spec
         self._lock = threading.Lock()
         self._kubelet: tuple[int, int] | None = None  # the socket we registered with
 
@@ -70,14 +72,12 @@ class DevicePlugins(PeriodicThread):
         vendor = "" if self.simulated else read_vendor(self.vendor)
         judged = replace(seen, cards=tuple(self._judged(card, vendor) for card in seen.cards))
         with self._lock:
-            offered = {card.index: self._placed(card) for card in judged.offered().cards}
-            if {card.uuid for card in offered.values()} - self._described or keeper != self._keeper:
-                self._describe(offered.values(), keeper)
-            for index in sorted(offered.keys() - self.plugins.keys()):
-                self.plugins[index] = DevicePlugin(self.folder, offered[index], real=not self.simulated)
-                self._kubelet = None  # registers all again
-            for index, plugin in self.plugins.items():
-                plugin.update(offered.get(index) or replace(plugin.card, fault=GONE))
+            cards = [self._placed(card) for card in judged.offered().cards]
+            now = keeper, tuple(replace(hca, near=()) for hca in seen.hcas)
+            if {card.uuid for card in cards} - self._described or now != (self._keeper, self._hcas):
+                self._describe(cards, *now)
+            rdma = [RdmaOffer(now[1])] if now[1] else []
+            self._offer([*(CardOffer(card, real=not self.simulated) for card in cards), *rdma])
         return judged
 
     def acknowledge(self, seen: Cards) -> None:
@@ -95,9 +95,18 @@ class DevicePlugins(PeriodicThread):
     def _placed(self, card: Card) -> Card:
         return card if self.places.knows(card) else replace(card, fault=card.fault or NOT_KNOWN)
 
-    def _describe(self, cards: Iterable[Card], keeper: Keeper) -> None:
-        write_spec(self.cdi, cards, keeper)
-        self._described, self._keeper = {card.uuid for card in cards}, keeper
+    def _offer(self, offers: Iterable[Offer]) -> None:
+        """Offer these alone: of what was offered before, nothing is given any more."""
+        named = {offer.resource: offer for offer in offers}
+        for resource in sorted(named.keys() - self.plugins.keys()):
+            self.plugins[resource] = DevicePlugin(self.folder, named[resource])
+            self._kubelet = None  # registers all again
+        for resource, plugin in self.plugins.items():
+            plugin.update(named.get(resource) or plugin.offer.gone())
+
+    def _describe(self, cards: Iterable[Card], keeper: Keeper, hcas: tuple[Hca, ...]) -> None:
+        write_spec(self.cdi, cards, keeper, hcas, simulated=self.simulated)
+        self._described, self._keeper, self._hcas = {card.uuid for card in cards}, keeper, hcas
 
     def _register_where_needed(self) -> None:
         now = self._find_kubelet()

@@ -11,7 +11,7 @@ from typing import Any
 
 from common.errors import FieldError, InvalidInput
 from common.resources import is_instance
-from runtimes.contract.node import GpuView, NumaView
+from runtimes.contract.node import GpuView, HcaView, NumaView
 from runtimes.gpu_sharing import MIG, MIG_WORDS, SIMULATED, ProbeFacts, choose_mode
 
 CAPACITY = ("model", "product", "memory_mib", "reserved_mib")
@@ -28,6 +28,7 @@ class Reported:
     pcie: tuple[tuple[str, ...], ...] = ()
     numa: tuple[NumaView, ...] = ()
     facts: dict[str, str] = field(default_factory=dict)
+    hcas: tuple[HcaView, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,9 @@ def check_report(report: Mapping[str, Any]) -> None:
         rows = report[name]
         if rows and {len(rows), *map(len, rows)} != {len(gpus)}:
             errors.append(FieldError(f"/{name}", "not_square", {"cards": len(gpus)}))
+    for place, hca in enumerate(report.get("hcas", ())):
+        if len(hca["near"]) != len(gpus):
+            errors.append(FieldError(f"/hcas/{place}/near", "not_square", {"cards": len(gpus)}))
     if errors:
         raise InvalidInput(errors)
 
@@ -96,7 +100,13 @@ def build_reported(report: Mapping[str, Any], approved: Mapping[str, Any], elsew
         pcie=_part(report["pcie"], places),
         numa=tuple(NumaView(n["id"], tuple(n["cpus"]), n["memory_mib"], n["socket"]) for n in report["host"]["numa"]),
         facts=_facts(report),
+        hcas=tuple(_view_hca(hca, places) for hca in report.get("hcas", ())),
     )
+
+
+def _view_hca(hca: Mapping[str, Any], places: list[int]) -> HcaView:
+    told = {name: hca[name] for name in ("name", "bus", "numa", "link", "rate_gbps", "active")}
+    return HcaView(**told, near=tuple(hca["near"][place] for place in places))
 
 
 def _facts(report: Mapping[str, Any]) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """Write the runtime's nodes and cards into the database."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import timedelta
 from typing import Any
 
@@ -73,6 +73,7 @@ def _with_reported(view: NodeView, reported: Reported | None) -> NodeView:
         gpus=reported.gpus,
         links=reported.links,
         pcie=reported.pcie,
+        hcas=reported.hcas,
         numa=view.numa or reported.numa,
         facts={**reported.facts, **view.facts},
     )
@@ -112,9 +113,15 @@ def _columns(view: NodeView) -> dict[str, object]:
         "cpu_milli": view.cpu_milli,
         "memory_mib": view.memory_mib,
         "numa": [{"id": n.id, "cpus": list(n.cpus), "memory_mib": n.memory_mib, "socket": n.socket} for n in view.numa],
-        "topology": {"links": [list(row) for row in view.links], "pcie": [list(row) for row in view.pcie]},
+        "topology": _describe_topology(view),
         "facts": view.facts,
     }
+
+
+def _describe_topology(view: NodeView) -> dict[str, object]:
+    known: dict[str, object] = {"links": [list(row) for row in view.links], "pcie": [list(row) for row in view.pcie]}
+    hcas = [{**asdict(hca), "near": list(hca.near)} for hca in view.hcas]
+    return known | {"hcas": hcas} if hcas else known
 
 
 @transaction.atomic

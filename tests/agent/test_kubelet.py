@@ -14,8 +14,10 @@ from google.protobuf.message import DecodeError
 from agent.gpu.cards import Card, Cards
 from agent.kubelet import cdi
 from agent.kubelet.device_plugin import read_allocate_request
-from agent.kubelet.device_plugins import CUT_SINCE, GONE, NO_TOOLKIT, NOT_KNOWN, DevicePlugins
+from agent.kubelet.device_plugins import CUT_SINCE, NO_TOOLKIT, NOT_KNOWN, DevicePlugins
+from agent.kubelet.offers import GONE, RDMA_RESOURCE, RDMA_TASKS
 from agent.kubelet.units import count_units, resource_name
+from agent.rdma import Hca
 from tests.fake_kubelet import FakeKubelet
 
 
@@ -128,7 +130,7 @@ def test_a_broken_card_is_unhealthy_and_the_other_stays(node, kubelet):
 def test_a_card_that_is_not_told_any_more_takes_nothing(node, kubelet):
     node.update(cards(TWO))
     kubelet.wait_for(lambda: kubelet.health(FIRST) == {"Unhealthy"})
-    assert node.plugins[0].card.fault == GONE
+    assert node.plugins[FIRST].offer.fault == GONE
 
 
 def test_a_card_that_comes_later_is_registered_and_described(node, kubelet, tmp_path):
@@ -136,6 +138,25 @@ def test_a_card_that_comes_later_is_registered_and_described(node, kubelet, tmp_
     node.update(cards(ONE, TWO, late))
     kubelet.wait_for(lambda: resource_name(2) in kubelet.lists)
     assert set(spec_of(tmp_path)) == {ONE.uuid, TWO.uuid, late.uuid, "slice", "none"}
+
+
+HCA = Hca("mlx5_0", "0000:08:00.0", 0, "InfiniBand", 400, True, ("uverbs0", "rdma_cm"), ("PIX", "SYS"))
+
+
+def test_rdma_adapters_are_one_resource_for_all_tasks(node, kubelet, tmp_path):
+    """Simulated ones are empty devices; one without a link is given to nobody."""
+    node.update(replace(cards(ONE, TWO), hcas=(HCA, replace(HCA, name="mlx5_1", active=False, devices=("uverbs1",)))))
+    kubelet.wait_for(lambda: RDMA_RESOURCE in kubelet.lists)
+    ids = [device.ID for device in kubelet.lists[RDMA_RESOURCE]]
+    assert RDMA_RESOURCE == "tessera.sh/rdma" and len(set(ids)) == RDMA_TASKS
+    assert kubelet.allocate(RDMA_RESOURCE, ids[:1], ids[5:6]) == [["tessera.sh/gpu=rdma"]] * 2
+    nodes = [{"path": f"/dev/infiniband/{name}", "hostPath": "/dev/null"} for name in ("rdma_cm", "uverbs0")]
+    assert spec_of(tmp_path)["rdma"] == {"deviceNodes": nodes}
+    node.update(replace(cards(ONE, TWO), hcas=(replace(HCA, active=False),)))
+    kubelet.wait_for(lambda: kubelet.health(RDMA_RESOURCE) == {"Unhealthy"})
+    assert "rdma" not in spec_of(tmp_path)
+    with pytest.raises(grpc.RpcError, match="has a link"):
+        kubelet.allocate(RDMA_RESOURCE, ids[:1])
 
 
 def part(place: int, **fields) -> Card:
@@ -219,7 +240,7 @@ def test_a_place_gives_nothing_out_until_the_platform_knows_its_card(make_node, 
     node.update(cards(ONE, TWO))
     kubelet.wait_for(lambda: kubelet.health(FIRST) == {"Unhealthy"} and kubelet.health(SECOND) == {"Healthy"})
     node.acknowledge(cards(ONE, TWO))
-    assert node.plugins[0].card.fault == NOT_KNOWN
+    assert node.plugins[FIRST].offer.fault == NOT_KNOWN
     node.acknowledge(cards(ONE, TWO))
     kubelet.wait_for(lambda: kubelet.health(FIRST) == {"Healthy"})
     assert json.loads((tmp_path / "places.json").read_text()) == {"0": ONE.uuid, "1": TWO.uuid}

@@ -2,6 +2,8 @@
 
 import json
 
+from tests.agent.sysfs import add_hca, add_pci
+
 A100 = {"model": "A100-40GB", "product": "NVIDIA A100-SXM4-40GB", "memory_mib": 40960, "reserved_mib": 429}
 UNNAMED = "The driver does not say which size this instance has, but calls it NVIDIA A100-SXM4-40GB."
 LOST = "The driver lost the card: GPU is lost."
@@ -20,6 +22,25 @@ def test_eight_a100_with_nvlink(machine):
     assert said["links"] == [["X" if i == j else "NV12" for j in range(8)] for i in range(8)]
     assert said["pcie"][2] == ["SYS", "SYS", "X", "PXB", "SYS", "SYS", "SYS", "SYS"]
     assert said["host"]["cpu_milli"] > 0 and said["host"]["memory_mib"] > 0 and said["host"]["numa"]
+
+
+def test_rdma_adapters_and_how_near_each_is_to_the_cards(machine, tmp_path):
+    buses = [gpu["bus"] for gpu in machine.show()["gpus"]]
+    switch = ("pci0000:00", "0000:00:01.0", "0000:01:00.0")
+    add_pci(tmp_path, *switch, "0000:02:00.0", buses[0], numa=0)
+    add_pci(tmp_path, *switch, "0000:02:01.0", "0000:04:00.0", "0000:05:00.0", buses[1], numa=0)
+    add_pci(tmp_path, "pci0000:00", "0000:00:03.0", buses[2], numa=0)
+    add_pci(tmp_path, "pci0000:20", "0000:20:01.0", buses[3], numa=0)
+    add_pci(tmp_path, "pci0000:80", "0000:80:01.0", buses[4], numa=1)
+    near = add_pci(tmp_path, *switch, "0000:02:02.0", "0000:08:00.0", numa=0)
+    far = add_pci(tmp_path, "pci0000:80", "0000:80:02.0", "0000:81:00.0", numa=1)
+    add_hca(tmp_path, "mlx5_10", far, state="1: DOWN", link="Ethernet")
+    add_hca(tmp_path, "mlx5_9", near)
+    one, two = machine.show("--sys", str(tmp_path))["hcas"]
+    known = {"bus": "0000:08:00.0", "numa": 0, "link": "InfiniBand", "rate_gbps": 400, "active": True}
+    assert one == {"name": "mlx5_9", **known, "devices": ["uverbs9", "rdma_cm"], "near": one["near"]}
+    assert one["near"] == ["PIX", "PXB", "PHB", "NODE", "SYS", "SYS", "SYS", "SYS"]
+    assert (two["name"], two["active"], two["link"], two["near"][3:5]) == ("mlx5_10", False, "Ethernet", ["SYS", "PHB"])
 
 
 def test_what_each_card_does_now(machine):

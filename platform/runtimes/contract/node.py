@@ -38,6 +38,26 @@ class GpuView:
     pin: str = "plugin"
 
 
+HCA_DISTANCES = ("PIX", "PXB", "PHB", "NODE", "SYS")
+"""From below one PCIe switch to across sockets."""
+
+
+@dataclass(frozen=True)
+class HcaView:
+    """An RDMA adapter. link: InfiniBand or Ethernet. active: a port of it has a link.
+
+    near: one of HCA_DISTANCES for each card of the node, as `nvidia-smi topo -m`.
+    """
+
+    name: str
+    bus: str
+    numa: int | None
+    link: str
+    rate_gbps: int
+    active: bool
+    near: tuple[str, ...]
+
+
 DATA, IMAGE = "data", "image"
 """Kinds of content a node may hold: a job's `data`, and container images."""
 
@@ -71,6 +91,7 @@ class NodeView:
     facts: dict[str, str] = field(default_factory=dict)
     pcie: tuple[tuple[str, ...], ...] = ()
     held: tuple[HeldView, ...] | None = None
+    hcas: tuple[HcaView, ...] = ()
 
 
 BALLOONS, STATIC = "balloons", "static"

@@ -15,10 +15,10 @@ from jobs.log_ingest import DONE, ENDED, OPEN, UNKNOWN, StoredLog
 from jobs.models import BroughtLog
 from portal.api.http.fields import AmountField, PlaceField, one_of
 from portal.wording.agents import STATES, describe_held_back, faults_of, state_of
-from runtimes.contract.node import BALLOONS, STATIC
+from runtimes.contract.node import BALLOONS, HCA_DISTANCES, STATIC
 from runtimes.gpu_sharing import HAMI, NVFRACTION, PLUGIN, SLICE, TOOLKIT, WATCHDOG
 
-MOST_GPUS = 64
+MOST_GPUS, MOST_HCAS = 64, 64
 MOST_CPUS = 4096
 MOST_MOMENTS = 16384
 MIB = {"min_value": 0, "max_value": 2**31 - 1}
@@ -78,6 +78,21 @@ class ReportedGpu(serializers.Serializer):
     part_of = serializers.CharField(max_length=64, allow_blank=True, default="")
 
 
+class ReportedHca(serializers.Serializer):
+    """An RDMA adapter. link: InfiniBand or Ethernet. active: a port of it has a link. devices: in
+    /dev/infiniband. near: for each of gpus, PIX, PXB, PHB, NODE or SYS.
+    """
+
+    name = serializers.RegexField(r"^[A-Za-z0-9_.:-]{1,63}\Z", max_length=63)
+    bus = serializers.CharField(max_length=32, allow_blank=True, default="")
+    numa = serializers.IntegerField(**SMALL, allow_null=True, default=None)
+    link = serializers.CharField(max_length=32, allow_blank=True, default="")
+    rate_gbps = serializers.IntegerField(min_value=0, max_value=2**15 - 1, default=0)
+    active = serializers.BooleanField(default=False)
+    devices = serializers.ListField(child=serializers.CharField(max_length=32), max_length=8, default=list)
+    near = serializers.ListField(child=serializers.ChoiceField(HCA_DISTANCES), max_length=MOST_GPUS)
+
+
 class LostGpu(serializers.Serializer):
     """A slot whose card the driver cannot identify."""
 
@@ -97,8 +112,9 @@ class GpuSample(serializers.Serializer):
 
 class ReportAsk(serializers.Serializer):
     """A machine's report. driver: NVIDIA's, or empty. links, pcie: square matrices over gpus as of `nvidia-smi topo
-    -m`, or empty. enforcement: null if not probed. gpu_pin: whether the agent's device plugin or NVIDIA's toolkit
-    gives containers cards. metrics_port: where the agent tells Prometheus of its cards, 0 nowhere but to itself.
+    -m`, or empty. hcas: RDMA adapters. enforcement: null if not probed. gpu_pin: whether the agent's device plugin or
+    NVIDIA's toolkit gives containers cards. metrics_port: where the agent tells Prometheus of its cards, 0 nowhere but
+    to itself.
     """
 
     agent = serializers.CharField(max_length=32)
@@ -108,6 +124,7 @@ class ReportAsk(serializers.Serializer):
     gpus = serializers.ListField(child=ReportedGpu(), max_length=MOST_GPUS)
     links = _matrix()
     pcie = _matrix()
+    hcas = serializers.ListField(child=ReportedHca(), max_length=MOST_HCAS, default=list)
     lost = serializers.ListField(child=LostGpu(), max_length=MOST_GPUS, default=list)
     samples = serializers.ListField(child=GpuSample(), max_length=MOST_GPUS, default=list)
     enforcement = ReportedEnforcement(allow_null=True, default=None)
