@@ -71,6 +71,9 @@ FIELD_MESSAGES = {
     "impossible_memory_mib.none": _(
         "No node in pool %(pool)s can give a task memory. Choose another pool, or ask an administrator to add a node."
     ),
+    "impossible_rdma": _(
+        "No node in pool %(pool)s has an RDMA adapter with a link. Choose another pool, or leave rdma out."
+    ),
     "impossible_tasks": _(
         "Only %(largest)s of the %(asked)s tasks fit into pool %(pool)s at the same time, even when it is empty. "
         "Ask for at most %(largest)s nodes, or for less on each node."

@@ -89,6 +89,7 @@ WAIT_REASONS: dict[str, str | Promise] = {
         "no card has enough free memory: the best has %(free_mib)s free, and the slice needs %(need_mib)s"
     ),
     "no_fit_now.shared": _("every card with enough free memory already has its maximum of tasks or compute"),
+    "no_fit_now.rdma": _("no node that takes work now has an RDMA adapter with a link"),
     "gang_incomplete": _("only %(have)s of %(need)s tasks fit now; all of them must start together"),
     "gang_incomplete.none": _("not all %(need)s tasks fit now; all of them must start together"),
     "fragmented": _("enough is free in total, but in pieces that are too small"),
@@ -152,6 +153,8 @@ def _bottleneck(params: dict) -> str:
         return ".parts"
     if params.get("resource") == "gpus":
         return ".cards"
+    if params.get("resource") == "rdma":
+        return ".rdma"
     return ".beside" if "beside" in params else ""
 
 

@@ -304,7 +304,7 @@ def _build_role(role: RoleSpec, ends_job: str, defaults: PoolDefaults, pointer: 
     if role.shm_mib and role.shm_mib > memory:
         said = {"shm": memory_text(role.shm_mib), "memory": memory_text(memory)}
         raise InvalidInput([FieldError(f"{pointer}/shm", "shm_above_memory", said)])
-    request = {"gpu": role.gpu.text, "cpu_milli": cpu, "memory_mib": memory}
+    request = {"gpu": role.gpu.text, "cpu_milli": cpu, "memory_mib": memory} | ({"rdma": True} if role.rdma else {})
     built = {"role": role.name, "min": role.nodes, "max": role.nodes_max or role.nodes, "request": request}
     return built | ({"ends_job": ends_job} if ends_job else {})
 

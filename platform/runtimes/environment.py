@@ -14,6 +14,8 @@ from runtimes.report_file import FILE, REPORT
 
 SECRETS = "TESSERA_SECRETS"
 """The variable with the folder of a task's secrets, where it has any."""
+NCCL_HCAS = "NCCL_IB_HCA"
+"""NCCL's variable with the adapters that it may use; = wants whole names. Source: NCCL's documentation."""
 MOST_NAMED = 100
 """Tasks of a role that get variables of their own; a host file lists all."""
 SSH_PORT = 2222
@@ -117,6 +119,8 @@ def _defaults(spec: TaskSpec, seen_at: str) -> dict[str, str]:
         "PYTHONUNBUFFERED": "1",  # for live logs
         "OMP_NUM_THREADS": str(max(1, spec.cpu_milli // 1000)),
     }
+    if spec.hcas:
+        defaults[NCCL_HCAS] = "=" + ",".join(spec.hcas)
     return defaults | build_gang_environment(spec, os.path.join(seen_at, "hosts"))
 
 

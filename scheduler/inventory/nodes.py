@@ -120,7 +120,8 @@ def _columns(view: NodeView) -> dict[str, object]:
 
 def _describe_topology(view: NodeView) -> dict[str, object]:
     known: dict[str, object] = {"links": [list(row) for row in view.links], "pcie": [list(row) for row in view.pcie]}
-    hcas = [{**asdict(hca), "near": list(hca.near)} for hca in view.hcas]
+    places = [str(gpu.index) for gpu in view.gpus]
+    hcas = [{**asdict(hca), "near": dict(zip(places, hca.near, strict=True))} for hca in view.hcas]
     return known | {"hcas": hcas} if hcas else known
 
 

@@ -230,6 +230,7 @@ def build_machines(nodes: list[NodeRow], gpus: list[GpuRow], pools: list[Pool]) 
         "node_open": np.array([node.state == NodeState.READY for node in nodes], dtype=bool),
         "draining": tuple(at for at, node in enumerate(nodes) if node.state == NodeState.DRAINING),
         "node_names": tuple(node.name for node in nodes),
+        "node_rdma": np.array([bool(_list_hcas(node.topology)) for node in nodes], dtype=bool),
         "layouts": _build_layouts(nodes, gpus),
         "numa_total": numa_total,
         "gpu_numa": find_numa(numa_ids, [node_at[gpu.node_id] for gpu in gpus], [gpu.numa for gpu in gpus]),
@@ -492,12 +493,12 @@ def _policy_of(pool: Pool) -> Policy:
 def build_request(request: dict, kinds: list[Kind]) -> TaskResources:
     """Convert a role's request to integers per card kind."""
     ask = parse_gpu(request["gpu"])
-    cpu, memory = request["cpu_milli"], request["memory_mib"]
+    cpu, memory, rdma = request["cpu_milli"], request["memory_mib"], request.get("rdma", False)
     if ask.count == 0:
-        return TaskResources(0, False, (), (), (), (), cpu, memory)
+        return TaskResources(0, False, (), (), (), (), cpu, memory, rdma=rdma)
     needs = [_need(ask, kind) for kind in kinds]
     mib, percent, milli, preference = zip(*needs, strict=True) if needs else ((), (), (), ())
-    return TaskResources(ask.count, not ask.is_slice, mib, percent, milli, preference, cpu, memory)
+    return TaskResources(ask.count, not ask.is_slice, mib, percent, milli, preference, cpu, memory, rdma=rdma)
 
 
 def _build_layouts(nodes: list[NodeRow], gpus: list[GpuRow]) -> tuple[LinkLayout | None, ...]:
@@ -525,7 +526,14 @@ def build_node_layout(topology: str, numa: str, cards: tuple[tuple[int, int | No
         _reordered(pcie, order) if len(pcie) == len(links) else (),
         tuple(near for _, near in cards),
         tuple(socket_of.get(near) for _, near in cards),
+        tuple(tuple(near.get(str(card), "SYS") for card, _ in cards) for near in _list_hcas(topology)),
     )
+
+
+@lru_cache(maxsize=4096)
+def _list_hcas(topology: str) -> tuple[dict[str, str], ...]:
+    """Return how near each RDMA adapter that has a link is to cards: {index: word}."""
+    return tuple(hca["near"] for hca in json.loads(topology).get("hcas", ()) if hca["active"])
 
 
 def build_kind(gpu: GpuRow, pools: list[Pool]) -> Kind:

@@ -25,6 +25,7 @@ POINTERS = {
     "gpu_sharing": "/gpu",
     "cpu_milli": "/cpu",
     "memory_mib": "/memory",
+    "rdma": "/rdma",
     "tasks": "/nodes",
     "jobs": "",
 }

@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 from django.conf import settings
@@ -30,6 +31,7 @@ from jobs.used_data.volumes import name_volume
 from notebooks.environment import READY, environment_path
 from notebooks.kept_packages import build_kept_mount
 from quotas.models import Holding
+from runtimes.contract.node import HCA_DISTANCES
 from runtimes.contract.task import Checkpoint, GpuShare, Mount, Peer, TaskSpec
 from runtimes.python_environment import FOLDER
 from runtimes.storage.areas import AreaId
@@ -121,6 +123,7 @@ def _build(task: Task, context: SpecContext) -> TaskSpec:
         checkpoint=build_checkpoint(job, spec),
         cpu_pinning=task.node.facts.get("cpu_pinning", ""),
         mps=_allows_mps(task, context.cards),
+        hcas=find_hcas(task.node.topology, [held["index"] for held in task.cards]) if role.rdma else None,
         simulated_trace=choose_trace(job),
     )
 
@@ -168,6 +171,18 @@ def _shares(task: Task, cards: dict[tuple[int | None, str], Gpu]) -> tuple[GpuSh
         for held in task.cards
         for known in [cards.get((task.node_id, held["uuid"]))]
     )
+
+
+def find_hcas(topology: Mapping[str, Any], cards: Sequence[int]) -> tuple[str, ...]:
+    """Return the names of the RDMA adapters with a link that are nearest to one of these cards; all without cards."""
+    hcas = [hca for hca in topology.get("hcas", ()) if hca["active"]]
+
+    def distance(hca: Mapping[str, Any], card: int) -> int:
+        return HCA_DISTANCES.index(hca["near"].get(str(card), HCA_DISTANCES[-1]))
+
+    nearest = {card: min((distance(hca, card) for hca in hcas), default=0) for card in cards}
+    chosen = [hca for hca in hcas if not cards or any(distance(hca, card) == nearest[card] for card in cards)]
+    return tuple(hca["name"] for hca in chosen)
 
 
 def _allows_mps(task: Task, cards: dict[tuple[int | None, str], Gpu]) -> bool:

@@ -82,6 +82,7 @@ class RecordedCluster:
             "node_memory_free": arrays["node_memory_total"],
             "user_held": np.zeros((people, len(RESOURCES))),
             "user_jobs": np.zeros(people),
+            "node_rdma": np.ones(len(self.machines)),  # the file does not say which have adapters
         }
         quotas = self._team_arrays()
         settings = {**self._limit_arrays(), **self._open(), **self._timed(now)}

@@ -23,6 +23,7 @@ from scheduler import tasks
 from scheduler.inventory.nodes import record_inventory
 from scheduler.reconcile.task_specs import build_task_spec
 from tests import make
+from tests.agent.sysfs import add_hca, add_pci
 from tests.agent_slice import CARDS, MIB, NO_COMPILER, SOURCES, Built, must
 from tests.api_client import Api
 from tests.local_cluster import local_place
@@ -128,6 +129,26 @@ def test_a_pod_gets_exactly_the_card_that_it_was_placed_on(world, node):
     both = f"{void}TESSERA_GPU_40={CARDS[0]}\n{second}"
     assert said_by(world, SAY, share(0, SELLABLE, whole=True), share(1, SELLABLE, whole=True)) == both
     assert said_by(world, SAY) == void
+
+
+def test_a_pod_that_needs_rdma_gets_the_adapters_that_have_a_link(world, node, tmp_path):
+    """Simulated ones: an empty device stands for each."""
+    device = add_pci(tmp_path, "pci0000:16", "0000:16:01.0", "0000:17:00.0")
+    add_hca(tmp_path, "mlx5_0", device)
+    add_hca(tmp_path, "mlx5_1", device, state="1: DOWN")
+    node("--simulated", "--sys", str(tmp_path))
+    run = "ls -1 /dev/infiniband && echo x >/dev/infiniband/uverbs0 && echo $NCCL_IB_HCA"
+    told = wait_slowly(lambda: (said := said_by_any(world, run, hcas=("mlx5_0",))) and said.splitlines())
+    assert told == ["rdma_cm", "uverbs0", "=mlx5_0"]
+    assert "No such file" in said_by(world, "ls /dev/infiniband 2>&1 || true")
+
+
+def said_by_any(world, run: str, **fields) -> str:
+    """What it says; "" where the node did not know the resource yet."""
+    spec = world.spec(run, **fields)
+    world.runtime.start(spec)
+    view = world.until(spec.uuid, "exited")
+    return world.log(spec.uuid).decode() if view.exit_code == 0 else ""
 
 
 def test_a_pod_gets_exactly_the_instance_of_a_card_that_it_was_placed_on(world, node, machine):

@@ -52,6 +52,7 @@ def test_what_the_job_does_not_name_comes_from_the_pool(cast):
         ({"cpu": 64}, "/cpu", "impossible_cpu_milli"),
         ({"memory": "1TB"}, "/memory", "impossible_memory_mib"),
         ({"gpu": 1, "nodes": 3}, "/nodes", "impossible_tasks"),
+        ({"rdma": True}, "/rdma", "impossible_rdma"),
     ],
 )
 def test_what_can_never_run_is_refused_with_its_field(cast, spec, pointer, code):

@@ -1,6 +1,7 @@
 """From the links that a node reports to the cards that a task is given: inventory, snapshot, cycle, commit."""
 
 import json
+from dataclasses import replace
 from io import StringIO
 
 import pytest
@@ -8,11 +9,15 @@ from django.core.management import call_command
 
 from cluster.models import Gpu, Node, Pool
 from events.models import Event
+from jobs.models import Job
 from quotas.models import Holding
+from runtimes.contract.node import HcaView, NodeView, NumaView
+from runtimes.environment import build_task_environment
 from runtimes.local.runtime import LocalRuntime
 from scheduler import tasks
-from scheduler.inventory.nodes import record_inventory
+from scheduler.inventory.nodes import convert_card, record_inventory
 from scheduler.loading.snapshots import build_node_layout
+from scheduler.reconcile.task_specs import build_task_spec
 from tests import make
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -37,6 +42,42 @@ def started(**spec) -> list[int]:
     job = make.job(ada, pool="train", cpu="100m", memory="128MiB", **spec)
     tasks.cycle()
     return [card["index"] for card in job.newest_tasks.get().cards]
+
+
+@pytest.fixture
+def with_adapters(train):
+    """The DGX-1 with an adapter beside cards 6 and 7, and one without a link beside cards 0 and 1."""
+
+    def adapter(name: str, active: bool, near: dict[int, str]) -> HcaView:
+        return HcaView(name, "", 0, "InfiniBand", 100, active, tuple(near.get(card, "SYS") for card in range(8)))
+
+    hcas = adapter("mlx5_0", True, {6: "PIX", 7: "PXB"}), adapter("mlx5_1", False, {0: "PIX", 1: "PIX"})
+    (node,) = Node.objects.all()
+    runtime_view = NodeView(
+        name=node.name,
+        address=node.address,
+        boot_id=node.boot_id,
+        cpu_milli=node.cpu_milli,
+        memory_mib=node.memory_mib,
+        numa=tuple(NumaView(n["id"], tuple(n["cpus"]), n["memory_mib"], n["socket"]) for n in node.numa),
+        gpus=tuple(convert_card(gpu) for gpu in node.gpus.order_by("index")),
+        links=tuple(map(tuple, node.topology["links"])),
+        pcie=tuple(map(tuple, node.topology["pcie"])),
+        facts=node.facts,
+        hcas=hcas,
+    )
+    record_inventory([runtime_view])
+    return train
+
+
+def test_a_task_with_rdma_gets_the_card_beside_the_adapter_and_nccl_its_name(with_adapters):
+    assert started(gpu=1, rdma=True) == [6] and started(gpu=1) == [7]
+    spec = build_task_spec(Job.objects.earliest("pk").newest_tasks.get())
+    assert spec.hcas == ("mlx5_0",) and build_task_environment(spec, "/x", {}, {})["NCCL_IB_HCA"] == "=mlx5_0"
+    own = replace(spec, env={"NCCL_IB_HCA": "mlx5"})
+    assert build_task_environment(own, "/x", {}, {})["NCCL_IB_HCA"] == "mlx5"
+    other = build_task_spec(Job.objects.latest("pk").newest_tasks.get())
+    assert other.hcas is None and "NCCL_IB_HCA" not in build_task_environment(other, "/x", {}, {})
 
 
 def test_a_pair_then_a_quad_get_the_cards_with_the_most_links(train):

@@ -55,7 +55,7 @@ MAX_GRACE_S = 3_600
 IDLE_LEAST_S, IDLE_MOST_S = 600, 86_400
 IDLE_THEN = ("tell", "shrink", "stop")
 # Not allowed beside `roles`.
-NOT_WITH_ROLES = ("run", "gpu", "cpu", "memory", "shm", "nodes", "ports")
+NOT_WITH_ROLES = ("run", "gpu", "cpu", "memory", "shm", "rdma", "nodes", "ports")
 # Not allowed in a service: its replicas are one task each, last until they are not needed, and are started again.
 NOT_IN_SERVICE = (
     "nodes", "roles", "main", "array", "token", "time", "max_time", "retry", "hold", "start_at", "wait_max", "after",
@@ -77,6 +77,12 @@ _TASK = (
         "all of it",
         "shm_mib",
         examples=("8GB",),
+    ),
+    Field(
+        "rdma",
+        Flag(),
+        "Whether each task needs an RDMA adapter, near its cards where possible.",
+        "false",
     ),
 )
 _PORTS = Field(

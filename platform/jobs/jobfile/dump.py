@@ -20,6 +20,7 @@ KEY_ORDER = (
     "cpu",
     "memory",
     "shm",
+    "rdma",
     "nodes",
     "roles",
     "main",

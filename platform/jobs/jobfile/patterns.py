@@ -9,7 +9,7 @@ from typing import Any
 
 ALIKE, OWN = "", "own"
 """One command in alike tasks; roles that are none of the patterns'."""
-ASKS = ("gpu", "cpu", "memory", "shm")
+ASKS = ("gpu", "cpu", "memory", "shm", "rdma")
 TORCHRUN = (
     "torchrun --nnodes $WORLD_SIZE --node-rank $RANK --nproc-per-node auto "
     "--master-addr $MASTER_ADDR --master-port $MASTER_PORT "

@@ -83,6 +83,7 @@ class RoleSpec:
     cpu_milli: int | None = None
     memory_mib: int | None = None
     shm_mib: int | None = None
+    rdma: bool = False
     nodes: int = 1
     nodes_max: int | None = None
     image: str | None = None
@@ -99,7 +100,8 @@ class JobSpec:
     """One job. None leaves a value to the team, pool or service.
 
     code: None, "." (the submitted directory) or "sha256:<64 hex>". workdir: below the code. gpu, cpu_milli, memory_mib:
-    per task. shm_mib: of its memory, in /dev/shm. nodes: tasks that start together; nodes_max: the most.
+    per task. shm_mib: of its memory, in /dev/shm. rdma: each task needs an RDMA adapter. nodes: tasks that start
+    together; nodes_max: the most.
     roles: replace run, the requests and ports.
     time_s: estimate. max_time_s: limit. start_at: not before. wait_max_s: for its first start, else it is cancelled.
     after: {job, by id once it is accepted: the end that it must come to}.
@@ -123,6 +125,7 @@ class JobSpec:
     cpu_milli: int | None = None
     memory_mib: int | None = None
     shm_mib: int | None = None
+    rdma: bool = False
     nodes: int = 1
     nodes_max: int | None = None
     roles: tuple[RoleSpec, ...] = ()
@@ -223,7 +226,7 @@ def from_json(stored: dict) -> JobSpec:
 
 def roles_of(spec: JobSpec) -> tuple[RoleSpec, ...]:
     """Return the roles by rank; a job without roles has one."""
-    same = ("run", "gpu", "cpu_milli", "memory_mib", "shm_mib", "nodes", "nodes_max", "ports")
+    same = ("run", "gpu", "cpu_milli", "memory_mib", "shm_mib", "rdma", "nodes", "nodes_max", "ports")
     return spec.roles or (RoleSpec(name=DEFAULT_ROLE, **{name: getattr(spec, name) for name in same}),)
 
 
@@ -302,13 +305,14 @@ def _task_json(spec: JobSpec | RoleSpec, count: str) -> dict:
         "cpu": None if spec.cpu_milli is None else cpu_text(spec.cpu_milli),
         "memory": None if spec.memory_mib is None else memory_text(spec.memory_mib),
         **({} if spec.shm_mib is None else {"shm": memory_text(spec.shm_mib)}),
+        **({"rdma": True} if spec.rdma else {}),
         count: span_of(spec),
     }
 
 
 def _role(name: str, said: dict, stored: dict) -> RoleSpec:
     """Read a stored role; old jobs have the command and request beside it."""
-    kept = {key: stored[key] for key in ("run", "gpu", "cpu", "memory", "shm", "ports") if key in stored} | said
+    kept = {key: stored[key] for key in ("run", "gpu", "cpu", "memory", "shm", "rdma", "ports") if key in stored} | said
     return RoleSpec(
         name=name,
         **_task(kept, kept["count"]),
@@ -329,6 +333,7 @@ def _task(stored: dict, count: int | str) -> dict:
         "cpu_milli": _maybe(parse_cpu, stored["cpu"]),
         "memory_mib": _maybe(parse_memory, stored["memory"]),
         "shm_mib": _maybe(parse_memory, stored.get("shm")),
+        "rdma": stored.get("rdma", False),
         "nodes": int(least),
         "nodes_max": int(most) if most else None,
         # Missing in old jobs.

@@ -80,9 +80,10 @@ class TaskSpec:
     each card, or for each core of a task without cards; () is anywhere. peers: the gang by rank; the first is master.
     ports: the master listens on the first, equal in the gang. port_map: declared → actual, in TESSERA_PORT_<declared>.
     image: "" for the default. cpu_pinning: of its node. mps: share compute by NVIDIA's MPS if possible, else take
-    turns. secrets: kept in memory only, in nothing that is written or told of the task. simulated_trace: what simulated
-    cards do under it. environment: of Python, mounted in the task's own folder whatever its target says. looked_at:
-    monotonic time when no stop had been requested, None if unknown.
+    turns. hcas: names of the RDMA adapters nearest to its cards, None if it asked for none. secrets: kept in memory
+    only, in nothing that is written or told of the task. simulated_trace: what simulated cards do under it.
+    environment: of Python, mounted in the task's own folder whatever its target says. looked_at: monotonic time when no
+    stop had been requested, None if unknown.
     """
 
     uuid: str
@@ -121,5 +122,6 @@ class TaskSpec:
     checkpoint: Checkpoint | None = None
     cpu_pinning: str = ""
     mps: bool = True
+    hcas: tuple[str, ...] | None = None
     simulated_trace: str = ""
     looked_at: float | None = None

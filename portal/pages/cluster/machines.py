@@ -311,6 +311,15 @@ class Machine:
         return [(f"GPU {name}", [str(word) for word in row]) for name, row in zip(names, rows, strict=True)]
 
     @property
+    def hcas(self) -> list[dict]:
+        """Return RDMA adapters as stored, with `near` in words: "0 PIX, 1 SYS"."""
+        places = {str(card.view.index): card.view.place for card in self.cards}
+        return [
+            hca | {"near": ", ".join(f"{place} {hca['near'].get(index, '–')}" for index, place in places.items())}
+            for hca in self.node.topology.get("hcas", ())
+        ]
+
+    @property
     def numa(self) -> list[dict]:
         """Return NUMA nodes as [{"id", "cpus", "memory_mib", "gpus"}]."""
         return [

@@ -26,7 +26,7 @@ from scheduler.core.model.types import (
 UNLIMITED = np.iinfo(np.int64).max
 """Value of an absent limit."""
 
-_BOOL_ARRAYS = ("gpu_open", "node_open")
+_BOOL_ARRAYS = ("gpu_open", "node_open", "node_rdma")
 _NOT_ARRAYS = (
     "waiting", "running", "team_chain", "layouts", "typical", "closings", "draining", "expected_s", "windows",
     "contents", "cells", "wishes", "arrays",
@@ -99,6 +99,7 @@ class Snapshot:
     cells: tuple[Cell, ...] = ()  # guarantees of whole nodes
     wishes: DemandProfile | None = None  # demand by kind
     arrays: tuple[WaitedArray, ...] = ()  # those after which some job starts
+    node_rdma: np.ndarray = field(default_factory=_none)  # [N], has an RDMA adapter with a link
     gpu_numa: np.ndarray = field(default_factory=_none)  # [G], place of its NUMA node among its node's Z, -1: not known
     numa_total: np.ndarray = field(default_factory=_none)  # [N, Z, 2], milli and MiB; 0 beyond those that it has
     numa_free: np.ndarray = field(default_factory=_none)  # [N, Z, 2]
@@ -108,6 +109,8 @@ class Snapshot:
             if name not in _NOT_ARRAYS and not name.endswith("_names"):
                 kind = np.bool_ if name in _BOOL_ARRAYS else np.int64
                 setattr(self, name, np.array(getattr(self, name), dtype=kind))
+        if not self.node_rdma.size:
+            self.node_rdma = np.zeros_like(self.node_open)
         if not self.gpu_numa.size:
             self.gpu_numa = np.full_like(self.gpu_node, -1)
         if not self.numa_total.size:

@@ -4,7 +4,7 @@ Weights are those of NVIDIA's go-gpuallocator (besteffort_policy.go), plus one f
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from itertools import combinations
 
@@ -23,42 +23,67 @@ class LinkLayout:
     """Link scores between a node's cards, shared by equal nodes.
 
     pair: [C][C]. near: [C][C] tie-breaker: 1000 for the same socket plus 1 for the same NUMA node.
+    hca: [C] score of each card's way to its nearest RDMA adapter, () without one.
     """
 
     pair: tuple[tuple[int, ...], ...]
     near: tuple[tuple[int, ...], ...]
+    hca: tuple[int, ...] = ()
 
     def sum_scores(self, cards: tuple[int, ...]) -> int:
         """Sum the link scores over all pairs."""
         return _sum_pairs(self.pair, cards)
 
+    def sum_hca_scores(self, cards: tuple[int, ...]) -> int:
+        """Sum the scores of the ways from cards to RDMA adapters."""
+        return sum(self.hca[card] for card in cards) if self.hca else 0
+
 
 @lru_cache(maxsize=1024)
 def build_link_layout(
-    links: LinkMatrix, pcie: LinkMatrix = (), numa: tuple[int | None, ...] = (), socket: tuple[int | None, ...] = ()
+    links: LinkMatrix,
+    pcie: LinkMatrix = (),
+    numa: tuple[int | None, ...] = (),
+    socket: tuple[int | None, ...] = (),
+    hcas: LinkMatrix = (),
 ) -> LinkLayout:
     """Build the layout from the matrix of `nvidia-smi topo -m`.
 
-    pcie: the same with PCIe paths only, which NVLink hides in the first.
+    pcie: the same with PCIe paths only, which NVLink hides in the first. hcas: the way to each card, for each adapter.
     """
     places = range(len(links))
     numa, socket = _pad_unknown(numa, len(links)), _pad_unknown(socket, len(links))
     pair = [[_pair_score(links, pcie, numa, i, j) if i != j else 0 for j in places] for i in places]
     near = [[_numa_nearness(numa, socket, i, j) if i != j else 0 for j in places] for i in places]
-    return LinkLayout(tuple(map(tuple, pair)), tuple(map(tuple, near)))
+    hca = tuple(max(_path_score(row[i]) for row in hcas) for i in places) if hcas else ()
+    return LinkLayout(tuple(map(tuple, pair)), tuple(map(tuple, near)), hca)
+
+
+@lru_cache(maxsize=1024)
+def weigh_hcas(layout: LinkLayout) -> LinkLayout:
+    """Return the layout in which each link counts as much as the ways of both its cards to RDMA adapters, too."""
+    hca = layout.hca or (0,) * len(layout.pair)
+    pair = tuple(
+        tuple(score + hca[i] + hca[j] if i != j else 0 for j, score in enumerate(row))
+        for i, row in enumerate(layout.pair)
+    )
+    return replace(layout, pair=pair)
 
 
 @lru_cache(maxsize=65536)
-def choose_linked_set(layout: LinkLayout, free: tuple[int, ...], count: int) -> tuple[int, ...]:
+def choose_linked_set(layout: LinkLayout, free: tuple[int, ...], count: int, rdma: bool = False) -> tuple[int, ...]:
     """Return the `count` cards of `free` to take, both ascending.
 
     One card: the least connected, so that cliques stay whole. More: the set whose partition of all free cards scores
-    highest.
+    highest. rdma: near adapters before all, or as much as near each other.
     """
     if count >= len(free):
         return free
     if count == 1:
-        return (min(free, key=lambda card: (*connectedness(layout, card, free), card)),)
+        far = {card: -layout.hca[card] if rdma and layout.hca else 0 for card in free}
+        return (min(free, key=lambda card: (far[card], *connectedness(layout, card, free), card)),)
+    if rdma:
+        layout = weigh_hcas(layout)
     return (
         rank_card_sets(layout, free, count)[0]
         if len(free) <= MAX_CARDS_FOR_EXACT
@@ -141,6 +166,10 @@ def _pair_score(links: LinkMatrix, pcie: LinkMatrix, numa: tuple[int | None, ...
         return PCIE_SCORES[path] + NVLINK_SCORE * nvlinks
     together = numa[i] is not None and numa[i] == numa[j]
     return (SYS_SAME_NUMA if together else PCIE_SCORES["SYS"]) + NVLINK_SCORE * nvlinks
+
+
+def _path_score(word: str) -> int:
+    return PCIE_SCORES.get(word.strip().upper(), PCIE_SCORES["SYS"])
 
 
 def _numa_nearness(numa: tuple[int | None, ...], socket: tuple[int | None, ...], i: int, j: int) -> int:

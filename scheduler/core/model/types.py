@@ -25,6 +25,7 @@ class TaskResources:
     whole: exclusive cards, otherwise a slice of each. need_milli: quota per card.
     preference: 0 is the best kind, -1 not acceptable. fetch: indices into `Snapshot.contents`.
     beside_cards: CPU-only task of a gang with cards; allowed on any node with its pool's cards.
+    rdma: only on a node with an RDMA adapter.
     """
 
     gpus: int
@@ -37,6 +38,7 @@ class TaskResources:
     memory_mib: int
     fetch: tuple[int, ...] = ()
     beside_cards: bool = False
+    rdma: bool = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,8 @@ from scheduler.core.placement.filters import find_fitting_cards
 def choose_cards(snapshot: Snapshot, request: RequestClass, node: int) -> list[int]:
     """Return the cards for one task on a node that fits, all of the best kind.
 
-    Whole cards: by links. Slices: shared cards first, then the fullest, then the least connected.
+    Whole cards: by links. Slices: near the RDMA adapters that it needs, shared cards first, then the fullest, then the
+    least connected.
     """
     count = request.ask.gpus
     gpus, _ = snapshot.cards_on(snapshot.nodes[node : node + 1])
@@ -22,13 +23,19 @@ def choose_cards(snapshot: Snapshot, request: RequestClass, node: int) -> list[i
         return _choose_shared_cards(snapshot, request, gpus, node)
     kinds = snapshot.gpu_kind[gpus]
     best = kinds[request.kind_preference[kinds].argmin()]
-    return _choose_whole_cards(snapshot, gpus[kinds == best], node, count)
+    return _choose_whole_cards(snapshot, request, gpus[kinds == best], node)
 
 
 def sum_link_scores(snapshot: Snapshot, gpus: list[int], node: int) -> int:
     """Sum the link scores between these cards; 0 if unknown."""
     layout = snapshot.layout_of(node)
-    return layout.sum_scores(tuple(snapshot.layout_indices(np.array(gpus)).tolist())) if layout else 0
+    return layout.sum_scores(_layout_places(snapshot, gpus)) if layout else 0
+
+
+def sum_hca_scores(snapshot: Snapshot, gpus: list[int], node: int) -> int:
+    """Sum the scores of these cards' ways to RDMA adapters; 0 if unknown."""
+    layout = snapshot.layout_of(node)
+    return layout.sum_hca_scores(_layout_places(snapshot, gpus)) if layout else 0
 
 
 def free_share_after(snapshot: Snapshot, request: RequestClass, gpus: np.ndarray) -> np.ndarray:
@@ -37,13 +44,17 @@ def free_share_after(snapshot: Snapshot, request: RequestClass, gpus: np.ndarray
     return left / snapshot.gpu_total_mib[gpus]
 
 
-def _choose_whole_cards(snapshot: Snapshot, gpus: np.ndarray, node: int, count: int) -> list[int]:
-    layout = snapshot.layout_of(node)
+def _layout_places(snapshot: Snapshot, gpus: list[int]) -> tuple[int, ...]:
+    return tuple(snapshot.layout_indices(np.array(gpus)).tolist())
+
+
+def _choose_whole_cards(snapshot: Snapshot, request: RequestClass, gpus: np.ndarray, node: int) -> list[int]:
+    layout, count = snapshot.layout_of(node), request.ask.gpus
     if layout is None or count == len(gpus):
         return gpus[:count].tolist()
     places = snapshot.layout_indices(gpus).tolist()
     card_at = dict(zip(places, gpus.tolist(), strict=True))
-    return [card_at[place] for place in choose_linked_set(layout, tuple(places), count)]
+    return [card_at[place] for place in choose_linked_set(layout, tuple(places), count, request.ask.rdma)]
 
 
 def _choose_shared_cards(snapshot: Snapshot, request: RequestClass, gpus: np.ndarray, node: int) -> list[int]:
@@ -51,6 +62,7 @@ def _choose_shared_cards(snapshot: Snapshot, request: RequestClass, gpus: np.nda
     untouched = snapshot.gpu_slices[gpus] == 0
     columns = (
         request.kind_preference[kinds].tolist(),
+        _far_from_hcas(snapshot, request, gpus, node),
         untouched.tolist(),
         free_share_after(snapshot, request, gpus).tolist(),
         _connectedness(snapshot, gpus, untouched, node),
@@ -59,6 +71,12 @@ def _choose_shared_cards(snapshot: Snapshot, request: RequestClass, gpus: np.nda
     )
     cards = sorted(zip(*columns, strict=True))
     return [gpu for *_, gpu, kind in cards if kind == cards[0][-1]][: request.ask.gpus]
+
+
+def _far_from_hcas(snapshot: Snapshot, request: RequestClass, gpus: np.ndarray, node: int) -> list[int]:
+    if not request.ask.rdma:
+        return [0] * len(gpus)
+    return [-sum_hca_scores(snapshot, [gpu], node) for gpu in gpus.tolist()]
 
 
 def _connectedness(snapshot: Snapshot, gpus: np.ndarray, untouched: np.ndarray, node: int) -> list[tuple[int, int]]:

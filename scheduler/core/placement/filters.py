@@ -19,7 +19,7 @@ def model_unavailable(snapshot: Snapshot, request: RequestClass, nodes: np.ndarr
 def no_fit_now(snapshot: Snapshot, request: RequestClass, nodes: np.ndarray) -> np.ndarray:
     """Keep open nodes with enough cards, CPU and memory together."""
     ask = request.ask
-    fits = snapshot.node_open[nodes]
+    fits = find_open_nodes(snapshot, request, nodes)
     fits &= (snapshot.node_cpu_free[nodes] >= ask.cpu_milli) & (snapshot.node_memory_free[nodes] >= ask.memory_mib)
     if not ask.gpus:
         return fits & allows_cpu_only(snapshot, request, nodes)
@@ -27,6 +27,12 @@ def no_fit_now(snapshot: Snapshot, request: RequestClass, nodes: np.ndarray) -> 
 
 
 FILTERS = (model_unavailable, no_fit_now)
+
+
+def find_open_nodes(snapshot: Snapshot, request: RequestClass, nodes: np.ndarray) -> np.ndarray:
+    """Check which nodes take new work and have what a task needs of a node itself: bool [len(nodes)]."""
+    fits = snapshot.node_open[nodes]
+    return fits & snapshot.node_rdma[nodes] if request.ask.rdma else fits
 
 
 def allows_cpu_only(snapshot: Snapshot, request: RequestClass, nodes: np.ndarray) -> np.ndarray:
@@ -70,6 +76,8 @@ def find_eligible_cards(snapshot: Snapshot, request: RequestClass, gpus: np.ndar
     eligible = find_cards_in_reach(snapshot, request, gpus)
     eligible &= snapshot.gpu_open[gpus]
     eligible &= request.accepts[snapshot.gpu_kind[gpus]]
+    if request.ask.rdma:
+        eligible &= snapshot.node_rdma[snapshot.gpu_node[gpus]]
     return eligible if request.ask.whole else eligible & (snapshot.gpu_max_slices[gpus] > 1)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from scheduler.core.model.requests import OWN_POOL, RequestClass
 from scheduler.core.model.snapshot import Snapshot
 from scheduler.core.model.types import Policy, TaskResources
-from scheduler.core.placement.card_choice import choose_cards, free_share_after, sum_link_scores
+from scheduler.core.placement.card_choice import choose_cards, free_share_after, sum_hca_scores, sum_link_scores
 from scheduler.core.placement.filters import (
     FILTERS,
     count_fitting_cards,
@@ -78,16 +78,22 @@ def _node_fullness(snapshot: Snapshot, request: RequestClass, nodes: np.ndarray)
 
 
 def link_cards(snapshot: Snapshot, request: RequestClass, nodes: np.ndarray) -> np.ndarray:
-    """Several whole cards: s / (s + 100) of the mean link score s of a pair."""
-    count = request.ask.gpus
-    if count < 2 or not request.ask.whole or not snapshot.layouts:
+    """Several whole cards: s / (s + 100) of the mean link score s of a pair.
+
+    With RDMA any cards: the mean score of a card's way to its adapter is added to s.
+    """
+    ask = request.ask
+    linked = ask.gpus > 1 and ask.whole
+    if not snapshot.layouts or not (linked or (ask.rdma and ask.gpus)):
         return np.zeros(len(nodes))
-    pairs = count * (count - 1) / 2
+    pairs = ask.gpus * (ask.gpus - 1) / 2
     of_alike: dict[tuple, float] = {}
     found = []
     for node, alike in zip(nodes.tolist(), _choice_keys(snapshot, request, nodes), strict=True):
         if alike not in of_alike:
-            mean = sum_link_scores(snapshot, choose_cards(snapshot, request, node), node) / pairs
+            cards = choose_cards(snapshot, request, node)
+            mean = sum_link_scores(snapshot, cards, node) / pairs if linked else 0.0
+            mean += sum_hca_scores(snapshot, cards, node) / ask.gpus if ask.rdma else 0.0
             of_alike[alike] = mean / (mean + 100.0)
         found.append(of_alike[alike])
     return np.array(found)

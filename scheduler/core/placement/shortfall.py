@@ -55,6 +55,10 @@ def find_bottleneck(snapshot: Snapshot, request: RequestClass) -> tuple[str, int
     """Return what is short for one task: (resource, request, int [N] free), "" if nothing."""
     ask = request.ask
     left = snapshot.node_open.copy()
+    if ask.rdma:
+        left &= snapshot.node_rdma
+        if not left.any():
+            return "rdma", 1, left.astype(np.int64)
     if ask.gpus:
         has = np.where(left, count_fitting_cards(snapshot, request, snapshot.nodes).max(axis=1, initial=0), 0)
         left &= has >= ask.gpus

@@ -58,6 +58,7 @@ asked = {
     "cpu_milli": st.none() | st.integers(1, 10**6),
     "memory_mib": st.none() | st.integers(1, 2**24),
     "shm_mib": st.none() | st.integers(1, 2**24),
+    "rdma": st.booleans(),
     "nodes": st.integers(1, 100),
     "nodes_max": st.none() | st.integers(101, 200),
     "ports": st.lists(st.integers(1024, 65_535), unique=True, max_size=3).map(tuple),

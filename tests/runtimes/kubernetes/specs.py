@@ -85,6 +85,7 @@ MODES = {
         {uuid: card(uuid, index, pin=TOOLKIT) for index, uuid in enumerate(CARDS)},
     ),
     "mig": (task(gpus=(GpuShare(PART.uuid, PART.index, 4864, 100, True),)), {PART.uuid: PART}),
+    "rdma": (task(gpus=QUARTER, hcas=("mlx5_0", "mlx5_3")), {ONE: card(ONE)}),
     "balloons": (task(gpus=QUARTER, numa=(1,), cpu_pinning=BALLOONS), {ONE: card(ONE)}),
     "static": (task(gpus=QUARTER, cpu_milli=4000, cpu_pinning=STATIC), {ONE: card(ONE)}),
 }

@@ -188,6 +188,7 @@ def _pod(uuid: str, config: InstallConfig, namespace: str, pod_spec: dict, annot
 def _container(spec: TaskSpec, config: InstallConfig, cards: Mapping[str, GpuView], pod_files: PodFiles) -> dict:
     """Requests equal limits, except cores of overcommitted pools."""
     held = card_modes.build_card_requests(spec, cards)
+    held |= {} if spec.hcas is None else {names.RDMA: "1"}
     most = {"cpu": f"{spec.cpu_milli}m", "memory": f"{spec.memory_mib}Mi", **held}
     asked = card_modes.compute_cpu_request(spec)
     env = _environment(spec, config, cards)

@@ -9,6 +9,8 @@ NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 INSTALL = re.compile(r"[a-z]([a-z0-9-]{0,18}[a-z0-9])?")
 
 DOMAIN = "tessera.sh"
+RDMA = f"{DOMAIN}/rdma"
+"""The resource by which a container gets the devices of RDMA adapters, of which the agent tells the kubelet."""
 LABEL_INSTALL = f"{DOMAIN}/install"
 LABEL_TASK = f"{DOMAIN}/task"
 LABEL_TEAM = f"{DOMAIN}/team"

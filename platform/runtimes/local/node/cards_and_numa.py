@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from agent import host
 from agent.gpu.cards import Card, NoAnswer, read_cards
 from agent.gpu.links import Matrix
+from agent.rdma import list_hcas
 from runtimes.contract.errors import Unavailable
-from runtimes.contract.node import GpuView, NumaView
+from runtimes.contract.node import GpuView, HcaView, NumaView
 from runtimes.gpu_sharing import MIG, MIG_WORDS, ProbeFacts, SliceTrial, choose_mode
 
 TestSlice = Callable[[str, str], SliceTrial]
@@ -51,6 +52,12 @@ def read_real_cards(
 def list_numa(sys_root: str = "/sys", allowed: set[int] | None = None) -> tuple[NumaView, ...]:
     """Return NUMA nodes with usable cores; only node 0 if the kernel names none."""
     return tuple(NumaView(n.id, n.cpus, n.memory_mib, n.socket) for n in host.list_numa(sys_root, allowed))
+
+
+def read_hcas(gpus: Sequence[GpuView], sys_root: str = "/sys") -> tuple[HcaView, ...]:
+    """Return this machine's RDMA adapters, and how near each is to these cards."""
+    found = list_hcas([(gpu.bus, gpu.numa) for gpu in gpus], sys_root)
+    return tuple(HcaView(h.name, h.bus, h.numa, h.link, h.rate_gbps, h.active, h.near) for h in found)
 
 
 def spread_numa(ids: tuple[int, ...], real: Sequence[NumaView]) -> tuple[NumaView, ...]:

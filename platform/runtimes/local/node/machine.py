@@ -48,6 +48,7 @@ class Machine:
             gpus=cards.gpus,
             links=cards.links,
             pcie=cards.pcie,
+            hcas=cards_and_numa.read_hcas(cards.gpus),
             ready=True,
             facts={
                 "memory_limit": self.memory.kind,
