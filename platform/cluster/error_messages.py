@@ -12,6 +12,7 @@ FIELD_MESSAGES = {
     "maintenance_backwards": _("The maintenance does not end after its beginning. Choose a later end."),
     "maintenance_nowhere": _("The maintenance names no machine. Name at least one, or a pool."),
     "maintenance_over": _("The maintenance would already be over. Choose a later end."),
+    "not_one_per_card": _("Give one word for each of the %(cards)s cards."),
     "not_square": _("The matrix must have one row and one column for each of the %(cards)s cards, or be empty."),
 }
 ERROR_MESSAGES = {

@@ -60,7 +60,7 @@ def check_report(report: Mapping[str, Any]) -> None:
             errors.append(FieldError(f"/{name}", "not_square", {"cards": len(gpus)}))
     for place, hca in enumerate(report.get("hcas", ())):
         if len(hca["near"]) != len(gpus):
-            errors.append(FieldError(f"/hcas/{place}/near", "not_square", {"cards": len(gpus)}))
+            errors.append(FieldError(f"/hcas/{place}/near", "not_one_per_card", {"cards": len(gpus)}))
     if errors:
         raise InvalidInput(errors)
 

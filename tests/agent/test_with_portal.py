@@ -12,6 +12,7 @@ from monitoring.samples import pace
 from runtimes.contract.node import NodeView
 from scheduler.inventory.nodes import record_inventory
 from tests import make
+from tests.agent.sysfs import add_hca, add_pci
 from tests.api_client import BASE, Api
 from tests.runtimes.worlds import wait_for
 from tests.web_process import running_web
@@ -36,13 +37,14 @@ def take_inventory() -> dict[int, bool]:
     return dict(Gpu.objects.present().filter(node__name="g1").values_list("index", "healthy"))
 
 
-def test_from_the_invitation_to_cards_that_take_work(machine, web, transactional_db):
+def test_from_the_invitation_to_cards_that_take_work(machine, web, tmp_path, transactional_db):
     make.cast()
+    add_hca(tmp_path, "mlx5_0", add_pci(tmp_path, "pci0000:16", "0000:17:00.0", numa=3))
     root = Api(make.token(make.admin()))
     token = root.post("agents:invite", {"node": "g1"}).json()["token"]
 
     def report(word: str = ""):
-        return machine.run("--server", web, "--once", TESSERA_AGENT_TOKEN=word)
+        return machine.run("--server", web, "--sys", str(tmp_path), "--once", TESSERA_AGENT_TOKEN=word)
 
     first = report(token)
     assert first.returncode == 0 and "GPU 7 is new: A100-40GB" in first.stderr, first.stderr
@@ -52,6 +54,8 @@ def test_from_the_invitation_to_cards_that_take_work(machine, web, transactional
     shown = root.get("nodes/g1").json()
     assert shown["topology"]["links"][0][7] == "NV12" and shown["facts"]["driver"] == "580.95.05"
     assert shown["gpus"][0]["enforcement"] == "watchdog" and shown["gpus"][3]["sellable"]["value"] == 40_531
+    (hca,) = shown["topology"]["hcas"]
+    assert (hca["name"], hca["active"], hca["near"]["0"], hca["near"]["7"]) == ("mlx5_0", True, "NODE", "SYS")
     machine.cards("lost 3")
     assert report().returncode == 0 and take_inventory() == {n: n != 3 for n in range(8)}
     revoke_agent(actor=SYSTEM, node_name="g1")

@@ -272,6 +272,8 @@ def test_samples_come_with_the_report_and_change_nothing_else(agent, root, djang
         ({"gpus": [make.reported_gpu(0), make.reported_gpu(1, index=0)]}, "/gpus/1/index", "card_twice"),
         ({"gpus": [make.reported_gpu(0)] * 2}, "/gpus/1/uuid", "card_twice"),
         ({"links": [["X", "SYS"]]}, "/links", "not_square"),
+        ({"hcas": [{"name": "mlx5_0", "near": ["PIX"]}]}, "/hcas/0/near", "not_one_per_card"),
+        ({"hcas": [{"name": "mlx5_0", "near": ["NV4"]}]}, "/hcas/0/near/0", "invalid_choice"),
         ({"gpus": [make.reported_gpu(0, uuid="../../etc")]}, "/gpus/0/uuid", "invalid"),
         ({"gpus": [make.reported_gpu(0, memory_mib=-1)]}, "/gpus/0/memory_mib", "min_value"),
         ({"gpus": [make.reported_gpu(n) for n in range(65)]}, "/gpus", "max_length"),

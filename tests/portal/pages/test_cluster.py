@@ -266,11 +266,16 @@ def test_a_node_without_slices_of_ours_says_nothing_of_them(cast, look):
     assert "real hardware" not in look(cast.ada, "/nodes/n1/")
 
 
-def test_the_node_page_shows_links_and_numa(cast, look):
+def test_the_node_page_shows_links_adapters_and_numa(cast, look):
     links = [["X", "NV2"], ["NV2", "X"]]
-    Node.objects.update(topology={"links": links}, numa=[{"id": 0, "cpus": [0, 1, 2, 8], "memory_mib": 65536}])
+    adapter = {"name": "mlx5_0", "numa": 0, "link": "InfiniBand", "rate_gbps": 400, "near": {"0": "PIX", "1": "SYS"}}
+    hcas = [adapter | {"active": True}, adapter | {"name": "mlx5_1", "numa": None, "active": False}]
+    Node.objects.update(
+        topology={"links": links, "hcas": hcas}, numa=[{"id": 0, "cpus": [0, 1, 2, 8], "memory_mib": 65536}]
+    )
     page = look(cast.ada, "/nodes/n1/")
     assert "NV2" in page and "NVLink" in page and "0-2, 8" in page
+    assert "InfiniBand, 400 Gbit/s" in page and "0 PIX, 1 SYS" in page and "no link" in page
 
 
 def test_the_node_page_tells_what_happened(cast, look):
