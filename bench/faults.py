@@ -1,8 +1,10 @@
 """kill -9 at random of web, worker, beat, Valkey and PostgreSQL while 200 short jobs run.
 
-bin/bench faults [--jobs 200] [--seed 1] [--no-monitoring]. Every job must end exactly once with its own exit code, and
-no process of a job may be left over. --no-monitoring: all tables of monitoring are gone meanwhile, so that whatever
-takes, keeps or judges samples fails. Bounded: it stops by itself, and it signals only what its own platform started.
+bin/bench faults [--jobs 200] [--seed 1] [--no-monitoring] [--chains 20]. Every job must end exactly once with its own
+exit code, and no process of a job may be left over. --no-monitoring: all tables of monitoring are gone meanwhile, so
+that whatever takes, keeps or judges samples fails. --chains: the jobs are so many chains by `after`, some links of
+which lead to another chain; none may start before those have ended that it comes after, and one that can never start
+must be cancelled. Bounded: it stops by itself, and it signals only what its own platform started.
 """
 
 import argparse
@@ -14,13 +16,19 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 
 from bench.stack import Stack, running_stack
 
 VICTIMS = ("web", "worker", "beat", "valkey", "postgres")
 KILL_EVERY_S = (1.5, 4.0)
-END_WITHIN_S = 420
+END_WITHIN_S, CHAINED_S = 420, 1.2
+"""For all jobs; with chains so much more for each job."""
+CALM_AFTER_S = 60
+JOINED, FAILS = 0.1, 0.1
+"""Which part of the jobs of chains comes after one of another chain, too; which part fails."""
 FINAL = {"succeeded", "failed", "cancelled"}
 ONE_IS_MANY = {"TESSERA_RATE_CALLS": "0", "TESSERA_RATE_SUBMITS": "0"}
 """One person submits and asks here as many would."""
@@ -33,30 +41,70 @@ with connection.cursor() as cursor:
 """
 MARK = "FAULTS_RUN"
 
+Links = list[dict[int, str]]
+"""For each job by number those that it comes after, each with the end that it must come to."""
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="bin/bench faults", description=__doc__)
     parser.add_argument("--jobs", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--no-monitoring", action="store_true")
+    parser.add_argument("--chains", type=int, default=0, metavar="N")
     options = parser.parse_args()
     mark = f"{os.getpid()}-{options.seed}"
+    codes, links = draw_jobs(options.jobs, options.chains, random.Random(options.seed))
+    within_s = END_WITHIN_S + CHAINED_S * options.jobs * bool(options.chains)
     with running_stack(variables=ONE_IS_MANY) as stack:
         lift_limits(stack)
         if options.no_monitoring:
             stack.manage("shell", "-v", "0", "-c", BREAK_MONITORING)
         killer = Killer(stack, random.Random(options.seed))
         killer.start()
-        wanted = submit_all(stack, options.jobs, mark)
-        calm_after = time.monotonic() + 60
-        ended = wait_for_all(stack, wanted, killer, calm_after)
+        ids = submit_all(stack, codes, links, mark)
+        wanted = dict(zip(ids, foresee_ends(codes, links), strict=True))
+        calm_after_s = within_s if options.chains else CALM_AFTER_S
+        ended = wait_for_all(stack, wanted, killer, calm_after_s, within_s)
         killer.stop()
-        problems = judge(stack, wanted, ended, mark)
+        problems = judge(stack, wanted, ended, mark) + judge_links(ids, links, ended)
         print(f"killed: {dict(killer.killed)}; ended: {dict(Counter(job['state'] for job in ended.values()))}")
     for problem in problems:
         print("PROBLEM", problem)
     print(f"{len(wanted) - len(problems)} of {len(wanted)} jobs ended exactly once with the right exit code")
+    if edges := sum(map(len, links)):
+        print(f"{edges} links between them, of which {count_held(ids, links, ended)} held up a job that ran")
     return 1 if problems else 0
+
+
+def draw_jobs(count: int, chains: int, dice: random.Random) -> tuple[list[int], Links]:
+    """Return the exit code of each job, and which it comes after."""
+    if not chains:
+        return [number % 4 for number in range(count)], [{} for _ in range(count)]
+    codes = [int(dice.random() < FAILS) for _ in range(count)]
+    links: Links = []
+    for number in range(count):
+        others = {number - chains} if number >= chains else set[int]()
+        if others and dice.random() < JOINED:
+            others.add(dice.randrange(number))
+        ends = foresee_ends(codes, links)
+        links.append({other: draw_condition(ends[other], dice) for other in sorted(others)})
+    return codes, links
+
+
+def draw_condition(end: int | None, dice: random.Random) -> str:
+    """Return what a job waits for of one with this end: now and then what never comes."""
+    if end is None:
+        return "any"
+    return dice.choice(["success"] * 5 + ["any"]) if end == 0 else dice.choice(["failure", "any", "any", "success"])
+
+
+def foresee_ends(codes: list[int], links: Links) -> list[int | None]:
+    """Return the exit code that each linked job must have, None if it is cancelled as it could never start."""
+    ends: list[int | None] = []
+    for code, after in zip(codes, links, strict=False):
+        met = all(word == "any" or (word == "success") == (ends[other] == 0) for other, word in after.items())
+        ends.append(code if met else None)
+    return ends
 
 
 class Killer(threading.Thread):
@@ -86,11 +134,10 @@ def lift_limits(stack: Stack) -> None:
     stack.manage("shell", "-v", "0", "-c", code)
 
 
-def submit_all(stack: Stack, count: int, mark: str) -> dict[str, int]:
-    """{job id: the exit code that it must have}. A submit whose answer is lost is sent again with the same key."""
-    wanted = {}
-    for number in range(count):
-        code = number % 4
+def submit_all(stack: Stack, codes: list[int], links: Links, mark: str) -> list[str]:
+    """Return the jobs' ids. A submit whose answer is lost is sent again with the same key."""
+    ids: list[str] = []
+    for number, code in enumerate(codes):
         body = {
             "name": f"fault {number}",
             "run": f"sleep 0.{number % 7}; exit {code}",
@@ -99,10 +146,11 @@ def submit_all(stack: Stack, count: int, mark: str) -> dict[str, int]:
             "memory": "128MiB",
             "env": {MARK: mark},
             "retry": 0,
+            **({"after": {ids[other]: word for other, word in links[number].items()}} if links[number] else {}),
         }
         answer = insist(lambda body=body, number=number: stack.api("POST", "/jobs", body, key=f"fault-{mark}-{number}"))
-        wanted[answer["id"]] = code
-    return wanted
+        ids.append(answer["id"])
+    return ids
 
 
 def insist(call, seconds: float = 60):
@@ -117,9 +165,11 @@ def insist(call, seconds: float = 60):
             time.sleep(0.2)
 
 
-def wait_for_all(stack: Stack, wanted: dict[str, int], killer: Killer, calm_after: float) -> dict[str, dict]:
+def wait_for_all(
+    stack: Stack, wanted: dict[str, int | None], killer: Killer, calm_after_s: float, within_s: float
+) -> dict[str, dict]:
     ended: dict[str, dict] = {}
-    until = time.monotonic() + END_WITHIN_S
+    calm_after, until = time.monotonic() + calm_after_s, time.monotonic() + within_s
     while len(ended) < len(wanted) and time.monotonic() < until:
         if time.monotonic() > calm_after:
             killer.over.set()
@@ -131,9 +181,13 @@ def wait_for_all(stack: Stack, wanted: dict[str, int], killer: Killer, calm_afte
     return ended
 
 
-def judge(stack: Stack, wanted: dict[str, int], ended: dict[str, dict], mark: str) -> list[str]:
+def judge(stack: Stack, wanted: dict[str, int | None], ended: dict[str, dict], mark: str) -> list[str]:
     problems = [f"{job} never ended" for job in wanted if job not in ended]
     for job, found in ended.items():
+        if wanted[job] is None:
+            if (found["state"], found["reason"]) != ("cancelled", "dependency_failed"):
+                problems.append(f"{job}: {found['state']} ({found['reason']}), where it could never start")
+            continue
         if found["exit_code"] != wanted[job]:
             problems.append(f"{job}: exit code {found['exit_code']}, not {wanted[job]} ({found['reason']})")
         events = insist(lambda job=job: stack.api("GET", f"/jobs/{job}/events?limit=500"))["results"]
@@ -142,10 +196,42 @@ def judge(stack: Stack, wanted: dict[str, int], ended: dict[str, dict], mark: st
             problems.append(f"{job} ended {len(ends)} times")
     if left := left_over(mark):
         problems.append(f"processes left over: {left}")
-    listed = insist(lambda: stack.api("GET", "/jobs?limit=500"))["results"]
-    if len(listed) != len(wanted):
-        problems.append(f"{len(listed)} jobs are listed, {len(wanted)} were submitted")
+    listed = count_jobs(stack)
+    if listed != len(wanted):
+        problems.append(f"{listed} jobs are listed, {len(wanted)} were submitted")
     return problems
+
+
+def judge_links(ids: list[str], links: Links, ended: dict[str, dict]) -> list[str]:
+    """Tell of each job that started before one that it comes after had ended."""
+    return [
+        f"{ids[number]} started at {started}, before {ids[other]} had ended"
+        for number, other, started, end in list_held(ids, links, ended)
+        if started < end
+    ]
+
+
+def count_held(ids: list[str], links: Links, ended: dict[str, dict]) -> int:
+    return len(list(list_held(ids, links, ended)))
+
+
+def list_held(ids: list[str], links: Links, ended: dict[str, dict]) -> Iterator[tuple[int, int, datetime, datetime]]:
+    """Yield each link of a job that ran: (its number, that of the one before it, when it started, when that ended)."""
+    for number, after in enumerate(links):
+        started = ended.get(ids[number], {}).get("started_at")
+        for other in after if started else ():
+            if end := ended.get(ids[other], {}).get("ended_at"):
+                yield number, other, datetime.fromisoformat(started), datetime.fromisoformat(end)
+
+
+def count_jobs(stack: Stack) -> int:
+    count, cursor = 0, ""
+    while True:
+        page = insist(lambda cursor=cursor: stack.api("GET", f"/jobs?limit=500{cursor}"))
+        count += len(page["results"])
+        if page["next_cursor"] is None:
+            return count
+        cursor = f"&cursor={page['next_cursor']}"
 
 
 def left_over(mark: str) -> list[int]:
