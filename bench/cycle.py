@@ -1,13 +1,15 @@
 """How long a full cycle takes on real PostgreSQL: from the poke to the last commit, with 10,000 jobs that wait.
 
-bin/bench cycle [--scales 1 2 4] [--rounds 40] [--two-pools | --predictions]. At scale 1: 1,000 machines of 8 cards,
-full, and 10,000 jobs in the queue of 20 teams. Before each round one job ends and one is submitted; then the snapshot
-is loaded, the cycle runs, and what it decided and explains is committed. Also: cycles of a process that remembers
-nothing yet ("first"), and cycles before which nothing changed. Prints p50 and p99 in milliseconds, and under it the
-median of the processor's time: of the cycle's own process and of the database's that serves it (by Linux, where it runs
-on this machine), which tell the same on a busy machine. Exits 1 where the goal at scale 1 is missed. --two-pools: the
-same queue in turns with each job in one pool and in both, and how many times as long both take. --predictions: with the
-lengths that people say, and with predictions from 4,000 past jobs.
+bin/bench cycle [--scales 1 2 4] [--rounds 40] [--two-pools | --predictions | --array]. At scale 1: 1,000 machines of 8
+cards, full, and 10,000 jobs in the queue of 20 teams. Before each round one job ends and one is submitted; then the
+snapshot is loaded, the cycle runs, and what it decided and explains is committed. Also: cycles of a process that
+remembers nothing yet ("first"), and cycles before which nothing changed. Prints p50 and p99 in milliseconds, and under
+it the median of the processor's time: of the cycle's own process and of the database's that serves it (by Linux, where
+it runs on this machine), which tell the same on a busy machine. Exits 1 where the goal at scale 1 is missed.
+--two-pools: the same queue in turns with each job in one pool and in both, and how many times as long both take.
+--predictions: with the lengths that people say, and with predictions from 4,000 past jobs. --array: without and with an
+array of 10,000 elements, of which as many wait as may be open, and one more is made before each round; the processor's
+time decides.
 """
 
 import argparse
@@ -37,6 +39,10 @@ django.setup()
 from accounts.models import Team, User  # noqa: E402
 from accounts.services import add_member, create_team, create_user  # noqa: E402
 from cluster.models import Gpu, HighPriority, Node, Pool  # noqa: E402
+from jobs.arrays.making import make_due_elements  # noqa: E402
+from jobs.arrays.models import JobArray  # noqa: E402
+from jobs.arrays.services import submit_array  # noqa: E402
+from jobs.jobfile.array_values import MOST_ELEMENTS  # noqa: E402
 from jobs.jobfile.parse import parse_spec  # noqa: E402
 from jobs.models import Job, Task  # noqa: E402
 from jobs.states import JobState, TaskState  # noqa: E402
@@ -56,6 +62,7 @@ from scheduler.loading.snapshots import World, load_world  # noqa: E402
 
 GOAL_P99_MS = 500
 GOAL_TWO_POOLS = 1.25
+GOAL_ARRAY = 1.1
 TURNS = 3
 NODES, WAITING, TEAMS, PEOPLE, CARDS = 1000, 10_000, 20, 10, 8
 PAST = 4000
@@ -64,6 +71,8 @@ PARTS = ("load", "decide", "commit", "all")
 
 Times = tuple[float, float, float]
 """Milliseconds: by the clock, of this process, of the database's process that serves it."""
+Ratios = tuple[float, float]
+"""How many times as long one way takes as the other: by the clock, of the processor."""
 
 SHAPES: tuple[dict[str, Any], ...] = (
     {"gpu": "1", "time": "2h"},
@@ -85,6 +94,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="bin/bench cycle", description=__doc__)
     parser.add_argument("--two-pools", action="store_true")
     parser.add_argument("--predictions", action="store_true")
+    parser.add_argument("--array", action="store_true")
     parser.add_argument("--scales", type=float, nargs="+", default=[1, 2, 4])
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--seed", type=int, default=1)
@@ -96,10 +106,13 @@ def main() -> int:
         bench = Bench(scale, random.Random(options.seed))
         bench.build()
         if options.two_pools:
-            met &= compare_pools(bench, options.rounds) <= GOAL_TWO_POOLS or scale != 1
+            met &= compare_pools(bench, options.rounds)[0] <= GOAL_TWO_POOLS or scale != 1
             continue
         if options.predictions:
             compare_predictions(bench, options.rounds)
+            continue
+        if options.array:
+            met &= compare_array(bench, options.rounds)[1] <= GOAL_ARRAY or scale != 1
             continue
         few = max(options.rounds // 4, 3)
         changed = bench.measure(options.rounds, changing=True)
@@ -111,7 +124,7 @@ def main() -> int:
     return 0 if met else 1
 
 
-def compare_pools(bench: "Bench", rounds: int) -> float:
+def compare_pools(bench: "Bench", rounds: int) -> Ratios:
     """Measure the same queue in one pool and in two, in turns, and return how many times as long two take.
 
     Each round tells as many jobs their new numbers: by age, as `explaining` does, it would depend on how many rounds
@@ -122,7 +135,7 @@ def compare_pools(bench: "Bench", rounds: int) -> float:
     return compare(bench, rounds, {"one pool": lambda: bench.spread(False), "two pools": lambda: bench.spread(True)})
 
 
-def compare_predictions(bench: "Bench", rounds: int) -> float:
+def compare_predictions(bench: "Bench", rounds: int) -> Ratios:
     """Measure the same queue without and with predicted lengths, in turns; return how many times as long with."""
     bench.remember()
 
@@ -132,7 +145,12 @@ def compare_predictions(bench: "Bench", rounds: int) -> float:
     return compare(bench, rounds, {"said": switch(False), "predicted": switch(True)})
 
 
-def compare(bench: "Bench", rounds: int, ways: dict[str, Callable[[], None]]) -> float:
+def compare_array(bench: "Bench", rounds: int) -> Ratios:
+    """Measure the same queue without and with a long array, in turns; return how many times as long with."""
+    return compare(bench, rounds, {"no array": bench.end_array, "an array": bench.begin_array})
+
+
+def compare(bench: "Bench", rounds: int, ways: dict[str, Callable[[], None]]) -> Ratios:
     """Measure two ways in turns, and return how many times as long the second takes. ways: {name: begins it}."""
     ratios: list[tuple[float, float]] = []
     for turn in range(TURNS):
@@ -147,7 +165,7 @@ def compare(bench: "Bench", rounds: int, ways: dict[str, Callable[[], None]]) ->
     by_clock, of_processor = ([ratio[part] for ratio in ratios] for part in (0, 1))
     told = " to ".join(reversed(ways))
     print(f"{'':24}{told}: {spread_text(by_clock)} by the clock, {spread_text(of_processor)} of processor")
-    return statistics.median(by_clock)
+    return statistics.median(by_clock), statistics.median(of_processor)
 
 
 def spread_text(values: list[float]) -> str:
@@ -167,6 +185,7 @@ class Bench:
     def __init__(self, scale: float, dice: random.Random):
         self.nodes, self.waiting, self.scale, self.dice = round(NODES * scale), round(WAITING * scale), scale, dice
         self.models: list[Model] = []
+        self.array: JobArray | None = None
 
     def build(self) -> None:
         """Rows as the services make them, but in bulk: a few jobs are submitted by the book and then copied."""
@@ -220,8 +239,26 @@ class Bench:
         with connection.cursor() as cursor:
             cursor.execute("VACUUM ANALYZE")
 
+    def begin_array(self) -> None:
+        spec = parse_spec({"run": "true", "team": "team0", "pool": "train", "gpu": "1", "array": MOST_ELEMENTS})
+        owner = self.models[0].people[0]
+        self.array = submit_array(user=owner, spec=spec, check=lambda draft: None, containers=True)
+        while make_due_elements(lambda draft: None, True):
+            pass
+
+    def end_array(self) -> None:
+        if self.array is not None:
+            Holding.objects.filter(task__in=Task.objects.filter(job__array=self.array).values("uuid")).delete()
+            Job.objects.filter(array=self.array).delete()
+            self.array.delete()
+        self.array = None
+
     def change(self) -> None:
-        """One job ends, another comes."""
+        """One job ends, another comes; of an array, too."""
+        if self.array is not None:
+            done = Job.objects.waiting().filter(array=self.array).order_by("pk")[:1]
+            Job.objects.filter(pk__in=done.values("pk")).update(state=JobState.SUCCEEDED, ended_at=Now())
+            make_due_elements(lambda draft: None, True)
         ending = self.dice.choice(Job.objects.filter(state=JobState.RUNNING).values_list("pk", flat=True))
         Holding.objects.filter(task__in=Task.objects.filter(job=ending).values("uuid")).release()
         Task.objects.filter(job=ending).update(state=TaskState.SUCCEEDED, ended_at=Now())
