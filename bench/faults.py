@@ -135,8 +135,12 @@ def lift_limits(stack: Stack) -> None:
 
 
 def submit_all(stack: Stack, codes: list[int], links: Links, mark: str) -> list[str]:
-    """Return the jobs' ids. A submit whose answer is lost is sent again with the same key."""
+    """Return the jobs' ids. A submit whose answer is lost is sent again with the same key.
+
+    The first of each chain is held until all are there: one that never starts would be refused, not cancelled.
+    """
     ids: list[str] = []
+    chained = any(links)
     for number, code in enumerate(codes):
         body = {
             "name": f"fault {number}",
@@ -147,10 +151,19 @@ def submit_all(stack: Stack, codes: list[int], links: Links, mark: str) -> list[
             "env": {MARK: mark},
             "retry": 0,
             **({"after": {ids[other]: word for other, word in links[number].items()}} if links[number] else {}),
+            "hold": chained and not links[number],
         }
         answer = insist(lambda body=body, number=number: stack.api("POST", "/jobs", body, key=f"fault-{mark}-{number}"))
         ids.append(answer["id"])
+    for job in (job for job, after in zip(ids, links, strict=True) if chained and not after):
+        insist(lambda job=job: release(stack, job))
     return ids
+
+
+def release(stack: Stack, job: str) -> None:
+    """Release a held job, unless a request did whose answer was lost."""
+    if stack.api("GET", f"/jobs/{job}")["held"]:
+        stack.api("POST", f"/jobs/{job}:release")
 
 
 def insist(call, seconds: float = 60):
