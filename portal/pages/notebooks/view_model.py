@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from functools import cached_property
 
+from django.db.models import F
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
@@ -21,6 +22,7 @@ from portal.access.ssh_endpoint import find_ssh_endpoint
 from portal.pages.alerts.view_model import AlertView, find_planned_stop
 from portal.pages.jobs.view_model import JobRights, JobView, view_jobs
 from portal.wording.resources import describe_gpu
+from schedules.models import Schedule
 
 NOTEBOOK_ID = re.compile(r"nb-([1-9][0-9]{0,17})")
 SOON = timedelta(minutes=15)
@@ -74,6 +76,12 @@ class NotebookView:
     def may_resume(self) -> bool:
         """Whether a rule took its GPU, and it may have it again."""
         return self.is_own and find_released(self.notebook) is not None
+
+    @cached_property
+    def schedules(self) -> list[Schedule]:
+        """Return those that start it, by the time of their next run; suspended ones come last."""
+        rows = Schedule.objects.filter(notebook=self.notebook)
+        return list(rows.order_by(F("next_at").asc(nulls_last=True), "pk"))
 
     # ---- state ----
 

@@ -12,6 +12,7 @@ from notebooks.models import Notebook
 from notebooks.services import create_notebook, start_notebook, stop_notebook
 from scheduler.models import Lease
 from scheduler.preview.preview import check_possible
+from schedules.models import Schedule
 from secret_store.services import set_secret
 from tests import make
 from tests.portal.pages.rail import PROMISES, RAIL
@@ -237,6 +238,15 @@ def test_secrets_are_settings_that_are_shown_by_name(cast, ada):
     refused = ada.post(f"/n/{notebook.public_id}/change", {**fields, "secrets": "NONE"}, follow=True)
     assert "secret NONE" in refused.content.decode()
     assert again(notebook).spec["secrets"] == {"HUB": "file"}
+
+
+def test_its_schedules_stand_beside_the_button_for_another(cast, ada):
+    notebook = made(cast.ada)
+    schedule = make.schedule(cast.ada, job_file="", notebook=notebook.name, cron="45 8 * * 1-5")
+    text = page(ada, f"/n/{notebook.public_id}/")
+    assert f'/schedules/{schedule.public_id}/">nightly</a> <code>45 8 * * 1-5</code>' in text and "next " in text
+    Schedule.objects.update(suspended_at=timezone.now(), next_at=None)
+    assert '<span class="muted">suspended</span>' in page(ada, f"/n/{notebook.public_id}/")
 
 
 def test_settings_are_for_the_next_start(cast, ada):
