@@ -26,7 +26,7 @@ VICTIMS = ("web", "worker", "beat", "valkey", "postgres")
 KILL_EVERY_S = (1.5, 4.0)
 END_WITHIN_S, CHAINED_S = 420, 1.2
 """For all jobs; with chains so much more for each job."""
-CALM_AFTER_S = 60
+CALM_AFTER_S, CHAINS_CALM_AFTER_S = 60, 300
 JOINED, FAILS = 0.1, 0.1
 """Which part of the jobs of chains comes after one of another chain, too; which part fails."""
 FINAL = {"succeeded", "failed", "cancelled"}
@@ -63,7 +63,7 @@ def main() -> int:
         killer.start()
         ids = submit_all(stack, codes, links, mark)
         wanted = dict(zip(ids, foresee_ends(codes, links), strict=True))
-        calm_after_s = within_s if options.chains else CALM_AFTER_S
+        calm_after_s = CHAINS_CALM_AFTER_S if options.chains else CALM_AFTER_S
         ended = wait_for_all(stack, wanted, killer, calm_after_s, within_s)
         killer.stop()
         problems = judge(stack, wanted, ended, mark) + judge_links(ids, links, ended)
@@ -166,7 +166,7 @@ def release(stack: Stack, job: str) -> None:
         stack.api("POST", f"/jobs/{job}:release")
 
 
-def insist(call, seconds: float = 60):
+def insist(call, seconds: float = 180):
     """Call again while the platform does not answer. A 4xx is an answer."""
     until = time.monotonic() + seconds
     while True:
