@@ -106,6 +106,9 @@ def show_service(ctx: typer.Context, name: Name) -> None:
     lines = [_describe(one), f"team      {one['team']}, owner {one['owner']}"]
     lines += [f"scale     {one['scale']} replicas"]
     lines += [f"answered  {_describe_figures(metrics['all'])}, in the last {metrics['window_s'] // 60} minutes"]
+    if starts := metrics["cold_starts"]["last"]:
+        lines += [f"starts    {_describe_start(metrics['cold_starts']['median'])}, median of {len(starts)}"]
+        lines += [f"          {_describe_start(starts[0])}, the last one, {starts[0]['job']}"]
     if one["canary"]:
         lines += [f"canary    {words}" for words in _describe_canary(one["canary"])]
     lines += [f"replica   {_describe_replica(replica)}" for replica in one["replicas"]]
@@ -351,6 +354,11 @@ def _describe_figures(one: dict) -> str:
         return "no requests"
     times = f", p50 {one['p50_ms']:g} ms, p95 {one['p95_ms']:g} ms" if one["p50_ms"] is not None else ""
     return f"{one['requests']} requests, {one['per_s']:g}/s, {one['error_percent']:g}% errors{times}"
+
+
+def _describe_start(one: dict) -> str:
+    parts = [(part, one[f"{part}_s"]) for part in ("queue", "data", "image", "program")]
+    return f"{sum(s for _, s in parts):.1f} s: {', '.join(f'{part} {s:.1f}' for part, s in parts)}"
 
 
 def _describe_canary(one: dict) -> list[str]:

@@ -32,12 +32,14 @@ def test_one_is_made_rolled_out_and_deleted(ada, cast, file, tmp_path):
     scaled = ada("serve", "scale", "chat", "0..2")
     assert "chat may have 0..2 replicas." in scaled.stderr and "scale     0..2" in ada("serve", "show", "chat").stdout
     assert "nothing to end early" in ada("serve", "promote", "chat").stderr
+    job = make.replica(service).job.public_id
     make.canary(service, text.replace("access: team", "canary: {share: 20%, back_if: {p95: 1.5x}}"))
     shown = ada("serve", "show", "chat").stdout
     assert "20% of the requests, until" in shown and "back at 2% errors or p95 1.5x" in shown
+    assert ", median of 1" in shown and f", the last one, {job}" in shown and " s: queue 0." in shown
     assert ada("serve", "promote", "chat").exit_code == 0 and ada("serve", "rollback", "chat").exit_code == 0
     assert "is stopped" in ada("serve", "stop", service.public_id).stdout
-    assert "is asleep" in ada("serve", "wake", "chat").stdout
+    assert "is up" in ada("serve", "wake", "chat").stdout
     assert ada("serve", "logs", "chat").exit_code == 3
     assert ada("serve", "rm", "chat").exit_code == 0 and not Service.objects.live().exists()
     missing = ada("serve", "sleep", "chat")

@@ -31,6 +31,7 @@ from portal.services.figures import WINDOW_S, load_figures
 from portal.services.view_model import ServiceView
 from scheduler.preview.preview import check_possible
 from scheduler.preview.runtime_capabilities import runtime_has_containers
+from services.cold_starts import load_cold_starts
 from services.keys import create_service_key, end_service_key, limit_service_key
 from services.models import Service
 from services.services import (
@@ -201,7 +202,13 @@ class ServiceMetrics(ApiView):
         if figures is None:
             raise Unavailable(retry_after_s=5)
         revisions = [{"revision": number, **asdict(one)} for number, one in figures.revisions.items()]
-        shown = {"window_s": WINDOW_S, "in_flight": view.in_flight, "all": figures.all, "revisions": revisions}
+        shown = {
+            "window_s": WINDOW_S,
+            "in_flight": view.in_flight,
+            "all": figures.all,
+            "revisions": revisions,
+            "cold_starts": load_cold_starts(row),
+        }
         return Response(MetricsShape(shown).data)
 
 

@@ -129,13 +129,42 @@ class ServiceShape(serializers.Serializer):
         return {"self": own, "html": full_url("service", service_id=row.public_id), "call": _view(row).address}
 
 
+class StartPartsShape(serializers.Serializer):
+    """How long a replica took until its program answered, in seconds; the parts follow each other.
+
+    queue_s: until it had a machine. data_s: until its folders, code and data were there. image_s: while its image was
+    fetched, 0 where the machine had it. program_s: until its program answered.
+    """
+
+    queue_s = serializers.FloatField()
+    data_s = serializers.FloatField()
+    image_s = serializers.FloatField()
+    program_s = serializers.FloatField()
+
+
+class ColdStartShape(StartPartsShape):
+    """at: when the program answered."""
+
+    job = serializers.CharField(source="job.public_id")
+    revision = serializers.IntegerField(source="revision.number")
+    at = serializers.DateTimeField()
+
+
+class ColdStartsShape(serializers.Serializer):
+    """The newest cold starts, newest first, and the median of each part over them, null where there was none."""
+
+    median = StartPartsShape(allow_null=True)
+    last = ColdStartShape(many=True)
+
+
 class MetricsShape(serializers.Serializer):
-    """What a service answered in the last window_s seconds, in all and by revision."""
+    """What a service answered in the last window_s seconds, in all and by revision; and how its replicas started."""
 
     window_s = serializers.IntegerField()
     in_flight = serializers.IntegerField(allow_null=True)
     all = FiguresShape()
     revisions = RevisionFiguresShape(many=True)
+    cold_starts = ColdStartsShape()
 
 
 class RevisionShape(serializers.Serializer):

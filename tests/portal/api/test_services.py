@@ -64,6 +64,8 @@ def test_its_state_is_that_of_its_replicas(ada, cast, chat):
 
 def test_a_canary_is_shown_and_ended_early(ada, bob, cast, chat):
     path = f"services/{chat.public_id}"
+    assert ada.get(f"{path}/metrics").json()["cold_starts"] == {"median": None, "last": []}
+    job = make.replica(chat).job.public_id
     make.canary(chat, file_of().replace("access: team", "canary: {share: 20%, back_if: {p95: 1.5x}}"))
     shown = ada.get(path).json()["canary"]
     assert (shown["revision"], shown["share"], shown["so_far"]["error_percent"]) == (2, 20, 3.33)
@@ -71,6 +73,9 @@ def test_a_canary_is_shown_and_ended_early(ada, bob, cast, chat):
     metrics = bob.get(f"{path}/metrics").json()
     assert (metrics["window_s"], metrics["all"]["requests"], metrics["all"]["per_s"]) == (300, 330, 1.1)
     assert [(one["revision"], one["requests"]) for one in metrics["revisions"]] == [(2, 30), (1, 300)]
+    starts = metrics["cold_starts"]
+    assert [(one["job"], one["revision"]) for one in starts["last"]] == [(job, 1)]
+    assert starts["median"]["program_s"] == starts["last"][0]["program_s"] >= 0
     assert bob.post(f"{path}:promote").status_code == 403
     early = ada.post(f"{path}:promote").json()
     assert (early["rollout"], early["canary"]) == (2, None)

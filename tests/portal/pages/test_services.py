@@ -50,6 +50,7 @@ def test_each_state_is_said_and_has_its_action(ada, cast, settings):
     service = make.service(cast.ada)
     page = f"/services/{service.public_id}/"
     assert f'href="{link_to_service(service)}"' in text(ada.get(page))
+    assert "No start yet" in text(ada.get(page))
     assert "the next request wakes it" in text(ada.get(page)) and "Wake now" in text(ada.get(page))
     look(service)
     assert "Its replica waits in the queue." in text(ada.get(page))
@@ -72,6 +73,8 @@ def test_a_canary_is_shown_with_its_rule_and_ended_either_way(ada, cast):
     service = make.service(cast.ada)
     page = f"/services/{service.public_id}/"
     assert "no requests" not in text(ada.get(page)) and "Requests per second" in text(ada.get(page))
+    make.replica(service)
+    assert "Median of 1 start" in text(ada.get(page))
     make.canary(service, file_of().replace("access: team", "canary: {back_if: {p95: 1.5x}}"))
     shown = text(ada.get(page))
     assert "Revision 2 gets 10% of the requests, and takes over at" in shown and "3.3<small>%" in shown
