@@ -105,7 +105,8 @@ def show_service(ctx: typer.Context, name: Name) -> None:
     metrics = client.get(_path(one, "/metrics"))
     lines = [_describe(one), f"team      {one['team']}, owner {one['owner']}"]
     lines += [f"scale     {one['scale']} replicas"]
-    lines += [f"answered  {_describe_figures(metrics['all'])}, in the last {metrics['window_s'] // 60} minutes"]
+    answered = _describe_figures(metrics["all"]) if metrics["all"] else "not known now"
+    lines += [f"answered  {answered}, in the last {metrics['window_s'] // 60} minutes"]
     if starts := metrics["cold_starts"]["last"]:
         lines += [f"starts    {_describe_start(metrics['cold_starts']['median'])}, median of {len(starts)}"]
         lines += [f"          {_describe_start(starts[0])}, the last one, {starts[0]['job']}"]

@@ -32,6 +32,7 @@ def test_one_is_made_rolled_out_and_deleted(ada, cast, file, tmp_path):
     scaled = ada("serve", "scale", "chat", "0..2")
     assert "chat may have 0..2 replicas." in scaled.stderr and "scale     0..2" in ada("serve", "show", "chat").stdout
     assert "nothing to end early" in ada("serve", "promote", "chat").stderr
+    assert ada("serve", "logs", "chat").exit_code == 3
     job = make.replica(service).job.public_id
     make.canary(service, text.replace("access: team", "canary: {share: 20%, back_if: {p95: 1.5x}}"))
     shown = ada("serve", "show", "chat").stdout
@@ -40,7 +41,6 @@ def test_one_is_made_rolled_out_and_deleted(ada, cast, file, tmp_path):
     assert ada("serve", "promote", "chat").exit_code == 0 and ada("serve", "rollback", "chat").exit_code == 0
     assert "is stopped" in ada("serve", "stop", service.public_id).stdout
     assert "is up" in ada("serve", "wake", "chat").stdout
-    assert ada("serve", "logs", "chat").exit_code == 3
     assert ada("serve", "rm", "chat").exit_code == 0 and not Service.objects.live().exists()
     missing = ada("serve", "sleep", "chat")
     assert missing.exit_code == 3 and "no service named chat" in missing.stderr

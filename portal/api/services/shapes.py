@@ -157,16 +157,6 @@ class ColdStartsShape(serializers.Serializer):
     last = ColdStartShape(many=True)
 
 
-class MetricsShape(serializers.Serializer):
-    """What a service answered in the last window_s seconds, in all and by revision; and how its replicas started."""
-
-    window_s = serializers.IntegerField()
-    in_flight = serializers.IntegerField(allow_null=True)
-    all = FiguresShape()
-    revisions = RevisionFiguresShape(many=True)
-    cold_starts = ColdStartsShape()
-
-
 class RevisionShape(serializers.Serializer):
     """A version of a service's file. failed: its replicas ended by themselves too often, or it went back as a canary.
 

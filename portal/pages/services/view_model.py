@@ -15,6 +15,7 @@ from events.models import Event
 from jobs.models import Job, Task
 from portal.access.app_links import link_to_service
 from portal.access.services.callers import may_call
+from portal.pages.charts import ChartSet, Mark, chart_service
 from portal.pages.jobs.detail import log_store
 from portal.pages.jobs.view_model import JobRights
 from portal.services.cold_starts import ColdStartCard, view_cold_starts
@@ -159,6 +160,11 @@ class ServicePage(ServiceView):
     @cached_property
     def figures(self) -> ServiceFigures | None:
         return load_figures(self.service, steady_now())
+
+    @property
+    def charts(self) -> ChartSet:
+        marks = [Mark(one.created_at, f"r{one.number}") for one in reversed(self.revisions)]
+        return chart_service(self.id, marks)
 
     @property
     def curve_words(self) -> str:

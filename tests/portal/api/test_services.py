@@ -1,14 +1,18 @@
 """Services over REST: made by their file, rolled out, woken and stopped, with keys; strangers see nothing."""
 
 from datetime import timedelta
+from time import time
 
 import pytest
 
 from common.locks import database_now
 from common.steady_clock import steady_now
+from monitoring.samples.services import record_traffic
 from services.controlling import control_service
 from services.in_flight import Loads
 from services.models import Replica, Service
+from services.traffic import find_bucket
+from services.traffic_counts import ERRORS, REQUESTS, add_counts
 from services.usage import Calls, add_usage, drop_old_usage, list_usage, sum_usage
 from tests import make
 
@@ -80,6 +84,32 @@ def test_a_canary_is_shown_and_ended_early(ada, bob, cast, chat):
     early = ada.post(f"{path}:promote").json()
     assert (early["rollout"], early["canary"]) == (2, None)
     assert ada.post(f"{path}:promote").json()["code"] == "no_canary"
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_its_traffic_is_sampled_and_drawn(ada, chat, monkeypatch, is_known):
+    """What was answered within the last half minute, whole slots of it; and that it is not known while nobody says."""
+    now = time()
+    if not is_known:
+        monkeypatch.setattr("monitoring.samples.services.read_slots_of", lambda *asked: None)
+    monkeypatch.setattr(
+        "monitoring.samples.services.read_loads", lambda: Loads({chat.pk: 3}) if is_known else None
+    )
+    make.replica(chat)
+    for seconds, requests in ((9, 60), (20, 30), (90, 1000)):
+        counts = {REQUESTS: requests, ERRORS: requests // 10, find_bucket(0.01): requests}
+        add_counts({(chat.pk, chat.current_id, what): n for what, n in counts.items()}, now - seconds)
+    record_traffic(now)
+    asked = f"services/{chat.public_id}/metrics?step=10"
+    lines = {line["metric"]: line for line in ada.get(asked).json()["series"]}
+    known = {metric: {value for value in line["values"] if value is not None} for metric, line in lines.items()}
+    assert known["replicas"] == known["ready_replicas"] == {1.0}
+    if is_known:
+        assert (known["requests_per_s"], known["errors_per_s"], known["in_flight"]) == ({3.0}, {0.3}, {3.0})
+        assert 8 < min(known["p50_ms"]) < max(known["p95_ms"]) < 12 and lines["p50_ms"]["unit"] == "ms"
+    else:
+        assert not any(known[metric] for metric in ("requests_per_s", "p95_ms", "in_flight"))
+    assert ada.get(f"{asked}&metrics=nothing").json()["errors"][0]["code"] == "unknown_metric"
 
 
 def test_it_is_scaled_until_its_next_file(ada, bob, chat):
