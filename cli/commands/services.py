@@ -50,6 +50,8 @@ KEY_COLUMNS = (
     Column("EXPIRES"),
 )
 USAGE_COLUMNS = (Column("DAY"), Column("KEY", least=8), Column("REQUESTS"), Column("FAILED"))
+CALLERS = {"key": NONE, "token": "(API tokens)", "browser": "(browsers)"}
+"""Of requests without a key that has a name."""
 KEY_FIELDS = ("name", "prefix", "per_minute", "in_flight", "last_used_at", "expires_at")
 NO_LIMIT = 0
 
@@ -195,7 +197,7 @@ def show_usage(
     client = session.client()
     found = client.get(_path(find_service(client, name), "/usage"), days=days)
     rows = [
-        [one["day"], one["name"] or "(API tokens)", str(one["requests"]), str(one["failed"])]
+        [one["day"], one["name"] or CALLERS[one["by"]], str(one["requests"]), str(one["failed"])]
         for one in found["results"]
     ]
     session.show_table(found, [row[0] for row in rows], USAGE_COLUMNS, rows, f"No requests in {days} days.")

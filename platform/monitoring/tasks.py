@@ -16,9 +16,9 @@ from monitoring.engine.sending import send_samples
 from monitoring.idle.touches import drop_old_touches
 from monitoring.people.reminding import remind_away
 from monitoring.reports.days import settle_days
+from monitoring.samples.services import record_traffic
 from monitoring.series.packing import pack_for
 from monitoring.series.partitions import tidy_partitions
-from monitoring.samples.services import record_traffic
 from monitoring.series.tally import record_tally
 from monitoring.usage.keeping import keep_uses
 

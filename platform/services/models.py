@@ -239,12 +239,14 @@ class ServiceKey(Credential):
 class CallCount(models.Model):
     """How many requests of a day came with one key, and how many got 400 or more. It outlives the key.
 
-    key: its id, 0 for API tokens. name: the key's.
+    key: its id, or BY_TOKEN or BY_BROWSER. name: the key's.
     """
+
+    BY_TOKEN, BY_BROWSER = 0, -1
 
     service = models.ForeignKey(Service, on_delete=models.CASCADE, related_name="call_counts")
     day = models.DateField()
-    key = models.PositiveBigIntegerField()
+    key = models.BigIntegerField()
     name = models.CharField(max_length=64, blank=True)
     requests = models.PositiveBigIntegerField()
     errors = models.PositiveBigIntegerField()

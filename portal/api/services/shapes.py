@@ -199,20 +199,26 @@ class RollbackAsk(serializers.Serializer):
 
 
 class CallCountShape(serializers.Serializer):
-    """Requests of one day (UTC) by one key. key: its id, which it keeps after its end; null = by API tokens.
+    """Requests of one day (UTC) by one key, by API tokens, or by browsers.
 
-    failed: those of them that were answered with 400 or more.
+    by: which of the three. key: its id, which it keeps after its end; null without one. failed: those of them that were
+    answered with 400 or more. A browser's request is counted once a replica answers it.
     """
 
     day = serializers.DateField()
+    by = serializers.SerializerMethodField()
     key = serializers.SerializerMethodField()
     name = serializers.CharField()
     requests = serializers.IntegerField()
     failed = serializers.IntegerField(source="errors")
 
+    @extend_schema_field(one_of(("key", "token", "browser")))
+    def get_by(self, row: CallCount) -> str:
+        return {CallCount.BY_TOKEN: "token", CallCount.BY_BROWSER: "browser"}.get(row.key, "key")
+
     @extend_schema_field(serializers.IntegerField(allow_null=True))
     def get_key(self, row: CallCount) -> int | None:
-        return row.key or None
+        return row.key if row.key > 0 else None
 
 
 class ServiceKeyShape(serializers.Serializer):

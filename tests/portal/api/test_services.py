@@ -10,7 +10,7 @@ from common.steady_clock import steady_now
 from monitoring.samples.services import record_traffic
 from services.controlling import control_service
 from services.in_flight import Loads
-from services.models import Replica, Service
+from services.models import CallCount, Replica, Service
 from services.traffic import find_bucket
 from services.traffic_counts import ERRORS, REQUESTS, add_counts
 from services.usage import Calls, add_usage, drop_old_usage, list_usage, sum_usage
@@ -92,9 +92,7 @@ def test_its_traffic_is_sampled_and_drawn(ada, chat, monkeypatch, is_known):
     now = time()
     if not is_known:
         monkeypatch.setattr("monitoring.samples.services.read_slots_of", lambda *asked: None)
-    monkeypatch.setattr(
-        "monitoring.samples.services.read_loads", lambda: Loads({chat.pk: 3}) if is_known else None
-    )
+    monkeypatch.setattr("monitoring.samples.services.read_loads", lambda: Loads({chat.pk: 3}) if is_known else None)
     make.replica(chat)
     for seconds, requests in ((9, 60), (20, 30), (90, 1000)):
         counts = {REQUESTS: requests, ERRORS: requests // 10, find_bucket(0.01): requests}
@@ -148,21 +146,23 @@ def test_keys_are_shown_once(ada, bob, chat):
 
 def test_usage_is_told_by_day_and_key(ada, chat):
     today = steady_now().date()
+    add_usage(today, {Calls(chat.pk, CallCount.BY_BROWSER): (4, 0)})
     for day, name, key in ((today, "bot", 7), (today, "", 0), (today - timedelta(days=3), "bot", 7)):
         add_usage(day, {Calls(chat.pk, key, name): (5, 1)})
     add_usage(today, {Calls(chat.pk, 7, "bot"): (2, 0)})
     told = ada.get(f"services/{chat.public_id}/usage").json()["results"]
-    assert [(one["key"], one["name"], one["requests"], one["failed"]) for one in told] == [
-        (None, "", 5, 1),
-        (7, "bot", 7, 1),
-        (7, "bot", 5, 1),
+    assert [(one["by"], one["key"], one["name"], one["requests"], one["failed"]) for one in told] == [
+        ("browser", None, "", 4, 0),
+        ("token", None, "", 5, 1),
+        ("key", 7, "bot", 7, 1),
+        ("key", 7, "bot", 5, 1),
     ]
-    assert len(ada.get(f"services/{chat.public_id}/usage?days=3").json()["results"]) == 2
-    [bot, tokens] = sum_usage(list_usage(chat, 30), today)
+    assert len(ada.get(f"services/{chat.public_id}/usage?days=3").json()["results"]) == 3
+    [bot, tokens, _browsers] = sum_usage(list_usage(chat, 30), today)
     assert (bot.today, bot.week, bot.all, bot.errors, tokens.all) == (7, 12, 12, 2, 5)
     chat.call_counts.filter(key=0).update(day=today - timedelta(days=401))
     drop_old_usage()
-    assert chat.call_counts.count() == 2
+    assert chat.call_counts.count() == 3
 
 
 def test_it_is_deleted_with_its_replicas(ada, chat):
