@@ -34,6 +34,9 @@ def test_one_is_made_rolled_out_and_deleted(ada, cast, file, tmp_path):
     assert "nothing to end early" in ada("serve", "promote", "chat").stderr
     assert ada("serve", "logs", "chat").exit_code == 3
     job = make.replica(service).job.public_id
+    assert ada("ps", "--kind", "service", "-o", "name").stdout.split() == [job]
+    assert ada("ps", "--kind", "batch", "-q").stdout == ""
+    assert "interactive" in ada("ps", "--kind", "all").stderr
     make.canary(service, text.replace("access: team", "canary: {share: 20%, back_if: {p95: 1.5x}}"))
     shown = ada("serve", "show", "chat").stdout
     assert "20% of the requests, until" in shown and "back at 2% errors or p95 1.5x" in shown

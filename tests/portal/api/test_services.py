@@ -165,6 +165,21 @@ def test_usage_is_told_by_day_and_key(ada, chat):
     assert chat.call_counts.count() == 3
 
 
+def test_its_replicas_are_hidden_and_shown_among_jobs(ada, cast, chat):
+    replica, job = make.replica(chat).job.public_id, make.job(cast.ada).public_id
+    for kind, shown in (("", {replica, job}), ("service", {replica}), ("batch", {job}), ("interactive", set())):
+        asked = {"kind": kind} if kind else {}
+        assert {one["id"] for one in ada.get("jobs", asked).json()["results"]} == shown
+        view = ada.post("me/views", {"name": "these"} | asked).json()
+        assert (view["kind"], view["jobs"].get("kind", "")) == (kind, kind)
+    page = ada.client
+    page.force_login(cast.ada)
+    for kind, words, rows in (("service", "Replicas of services", [replica]), ("batch", "Jobs", [job])):
+        text = page.get(f"/jobs/?kind={kind}").content.decode()
+        assert [one for one in (replica, job) if f'id="row-{one}"' in text] == rows
+        assert f'<option value="{kind}" selected>{words}</option>' in text
+
+
 def test_it_is_deleted_with_its_replicas(ada, chat):
     control_service(chat.pk, Loads({chat.pk: 1}), check=lambda draft: None, containers=False)
     assert ada.delete(f"services/{chat.public_id}").status_code == 204
