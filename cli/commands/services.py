@@ -9,7 +9,8 @@ import typer
 
 from cli import following
 from cli.code_upload import read_job_file, upload_code_of
-from cli.completing import complete_service_names
+from cli.commands.jobs.submit import TemplateRun
+from cli.completing import complete_service_names, complete_template_names
 from cli.failures import NOT_FOUND, USAGE, Failure
 from cli.http.transport import Client
 from cli.job_file_editor import read_key
@@ -70,15 +71,31 @@ def serve_file(
     file: Annotated[
         str | None, typer.Option("--file", "-f", metavar="FILE", help="Its job file; - reads standard input.")
     ] = None,
+    template: Annotated[
+        str | None,
+        typer.Option("--template", "-t", metavar="NAME", help="Of a service.", autocompletion=complete_template_names),
+    ] = None,
+    values: Annotated[
+        list[str] | None, typer.Option("--param", "-p", metavar="K=V", help="A parameter of the template; repeat it.")
+    ] = None,
 ) -> None:
-    """Create a service by its file, or roll out a new file of it: tessera serve -f chat.yaml"""
+    """Create a service by its file or a template, or roll out a new file of it.
+
+    tessera serve -f chat.yaml
+
+    tessera serve --template file-type -p environment=magika
+    """
     if ctx.invoked_subcommand is not None:
         return
-    if file is None:
-        raise Failure(USAGE, "Name the service's file: tessera serve -f FILE. Yours: tessera serve ls")
+    if (file is None) == (template is None):
+        words = "Name the service's file, or a template: tessera serve -f FILE. Yours: tessera serve ls"
+        raise Failure(USAGE, words)
     session: Session = ctx.obj
     client = session.client()
-    text = upload_code_of(session, client, read_job_file(file), file)
+    if template is not None:
+        text = TemplateRun(client, template, values or [], {}).render()
+    else:
+        text = upload_code_of(session, client, read_job_file(str(file)), str(file))
     there = _find_mine(client, read_key(text, "name") or "")
     if there is None:
         made = client.post("/services", {"job_file": text}, key=str(uuid4()))

@@ -50,6 +50,13 @@ def test_one_is_made_rolled_out_and_deleted(ada, cast, file, tmp_path):
     assert ada("serve").exit_code == 2
 
 
+def test_one_is_made_of_a_template(ada, cast):
+    made = ada("serve", "-t", "file-type", "-p", "name=kinds", "-p", "replicas=0..1")
+    assert made.exit_code == 0 and "/-/nlp/kinds" in made.stdout, made.stderr
+    assert Service.objects.get().serving.replicas == (0, 1)
+    assert "Name the service's file, or a template" in ada("serve", "-t", "file-type", "-f", "x.yaml").stderr
+
+
 def test_keys_come_and_go(ada, cast):
     make.service(cast.ada)
     secret = ada("serve", "key", "add", "chat", "bot", "--days", "7").stdout.strip()

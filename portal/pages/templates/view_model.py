@@ -93,8 +93,8 @@ def at_parameter(error: FieldError) -> FieldError:
 
 
 def _foresee(user: User, rendered: Rendered, *, ahead: bool) -> Mapping[str, Any]:
-    """Say when it would start; code that comes with the template does not matter for that."""
-    verdict = Verdict(spec=replace(rendered.spec, code=None))
+    """Say when it would start, or a replica of the service; code that comes with the template does not matter."""
+    verdict = Verdict(spec=replace(rendered.spec, code=None, serve=None))
     return preview(user, EditedJob(rendered.text), verdict, ahead=ahead)["preview"]
 
 
