@@ -25,10 +25,6 @@ class StartParts:
     image_s: float
     program_s: float
 
-    @property
-    def total_s(self) -> float:
-        return self.queue_s + self.data_s + self.image_s + self.program_s
-
 
 @dataclass(frozen=True)
 class ColdStarts:

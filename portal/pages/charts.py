@@ -258,9 +258,14 @@ def chart_team(name: str) -> ChartSet:
 
 
 def chart_service(service_id: str, marks: Sequence[Mark]) -> ChartSet:
-    """Return the curves of a service. marks: such as its revisions; they begin anew when there are more."""
-    url, version = reverse("api-service-metrics", args=[service_id]), str(len(marks))
-    return ChartSet(urls=[url], charts=SERVICE_CHARTS, ranges=list_ranges(), marks=marks, version=version)
+    """Return the curves of a service. marks: its revisions, oldest first; they begin anew with each further one."""
+    return ChartSet(
+        urls=[reverse("api-service-metrics", args=[service_id])],
+        charts=SERVICE_CHARTS,
+        ranges=list_ranges(),
+        marks=marks,
+        version=marks[-1].words,
+    )
 
 
 def list_ranges(begin: datetime | None = None, end: datetime | None = None) -> list[Range]:

@@ -5,6 +5,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from jobs.models import Task
+from jobs.states import TaskState
+from scheduler.reconcile.compare import StartProgress, TaskProgress
+from scheduler.reconcile.observations import record_progress
 from services import controlling
 from services.cold_starts import KEPT_DAYS, StartParts, drop_old_cold_starts, load_cold_starts, split_start
 from services.models import ColdStart, Replica
@@ -32,6 +35,15 @@ def test_the_parts_follow_each_other(fetch_began_at, parts):
 
 
 @pytest.mark.django_db
+def test_a_task_remembers_since_when_its_image_was_fetched():
+    [task] = make.start(make.job(make.cast().ada), state=TaskState.STARTING)
+    for since in (NOON, None):  # it is here, and the program is yet to start
+        record_progress(TaskProgress(task.uuid.hex, start_progress=StartProgress(since)), make.lead())
+    task.refresh_from_db()
+    assert (task.fetching_since, task.fetch_began_at) == (None, NOON)
+
+
+@pytest.mark.django_db
 def test_each_start_is_kept_once_its_program_answers(monkeypatch):
     async def answers(task: Task) -> bool:
         return True
@@ -50,7 +62,8 @@ def test_each_start_is_kept_once_its_program_answers(monkeypatch):
     for _ in range(2):
         assert controlling.mark_ready_replicas() is False
     starts = load_cold_starts(service)
-    assert [(round(one.queue_s), one.data_s, one.image_s) for one in starts.last] == [(10, 3, 6), (30, 3, 6)]
+    kept = sorted((round(one.queue_s), one.data_s, one.image_s) for one in starts.last)
+    assert kept == [(10, 3, 6), (30, 3, 6)]
     assert round(starts.median.queue_s) == 20 and 0 <= starts.median.program_s < 5
     ColdStart.objects.filter(pk=starts.last[0].pk).update(at=NOON - timedelta(days=KEPT_DAYS + 400))
     drop_old_cold_starts()
