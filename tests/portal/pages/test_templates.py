@@ -70,6 +70,7 @@ def test_a_service_is_made_of_a_template_and_what_is_wrong_is_told_at_its_parame
     assert "Create the service" in get(cast.ada, "/templates/file-type/")
     shown = post(cast.ada, "/templates/file-type/preview", version=1, **values).content.decode()
     assert 'data-tone="done"' in shown and "kind: service" in shown and "environment:" not in shown
+    assert "Never stopped for others" not in shown  # which a replica beyond the least is
     refused = post(cast.ada, "/templates/file-type/", version=1, **values | {"v__name": "Kinds"})
     assert refused.status_code == 400 and "“Kinds” cannot be the name of a service" in refused.content.decode()
     assert 'id="id_v-name_error"' in refused.content.decode() and not Service.objects.exists()
