@@ -28,6 +28,7 @@ from portal.pages.reports.mails import build_report_mail
 from portal.wording.events import describe_event
 from portal.wording.monitoring.end_verdicts import load_end_verdicts
 from portal.wording.notices import event_url, view_notice
+from services.cold_starts import drop_old_cold_starts
 from services.usage import drop_old_usage
 from webhooks.delivery_queue import drop_old_deliveries
 from webhooks.formats import Words
@@ -60,6 +61,7 @@ def sweep() -> None:
     drop_old_notices()
     drop_old_deliveries()
     drop_old_usage()
+    drop_old_cold_starts()
 
 
 def send_mails() -> None:

@@ -64,6 +64,7 @@ from scheduler.models import Lease
 from scheduler.preview.preview import check_possible
 from schedules.models import Schedule
 from schedules.services import create_schedule
+from services.cold_starts import record_cold_start
 from services.controlling import control_service
 from services.in_flight import Loads
 from services.keys import create_service_key
@@ -461,6 +462,8 @@ def replica(service: Service) -> Task:
     made = service.replicas.exclude(pk__in=before).get()
     [task] = start(made.job)
     service.replicas.filter(pk=made.pk).update(ready_task=task.uuid, ready_at=Now())
+    task.refresh_from_db()
+    record_cold_start(made, task, timezone.now())
     return task
 
 

@@ -9,7 +9,8 @@ import typer
 
 from cli import following
 from cli.code_upload import read_job_file, upload_code_of
-from cli.completing import complete_service_names
+from cli.commands.jobs.submit import TemplateRun
+from cli.completing import complete_service_names, complete_template_names
 from cli.failures import NOT_FOUND, USAGE, Failure
 from cli.http.transport import Client
 from cli.job_file_editor import read_key
@@ -50,6 +51,8 @@ KEY_COLUMNS = (
     Column("EXPIRES"),
 )
 USAGE_COLUMNS = (Column("DAY"), Column("KEY", least=8), Column("REQUESTS"), Column("FAILED"))
+CALLERS = {"key": NONE, "token": "(API tokens)", "browser": "(browsers)"}
+"""Of requests without a key that has a name."""
 KEY_FIELDS = ("name", "prefix", "per_minute", "in_flight", "last_used_at", "expires_at")
 NO_LIMIT = 0
 
@@ -68,15 +71,31 @@ def serve_file(
     file: Annotated[
         str | None, typer.Option("--file", "-f", metavar="FILE", help="Its job file; - reads standard input.")
     ] = None,
+    template: Annotated[
+        str | None,
+        typer.Option("--template", "-t", metavar="NAME", help="Of a service.", autocompletion=complete_template_names),
+    ] = None,
+    values: Annotated[
+        list[str] | None, typer.Option("--param", "-p", metavar="K=V", help="A parameter of the template; repeat it.")
+    ] = None,
 ) -> None:
-    """Create a service by its file, or roll out a new file of it: tessera serve -f chat.yaml"""
+    """Create a service by its file or a template, or roll out a new file of it.
+
+    tessera serve -f chat.yaml
+
+    tessera serve --template file-type -p environment=magika
+    """
     if ctx.invoked_subcommand is not None:
         return
-    if file is None:
-        raise Failure(USAGE, "Name the service's file: tessera serve -f FILE. Yours: tessera serve ls")
+    if (file is None) == (template is None):
+        words = "Name the service's file, or a template: tessera serve -f FILE. Yours: tessera serve ls"
+        raise Failure(USAGE, words)
     session: Session = ctx.obj
     client = session.client()
-    text = upload_code_of(session, client, read_job_file(file), file)
+    if template is not None:
+        text = TemplateRun(client, template, values or [], {}).render()
+    else:
+        text = upload_code_of(session, client, read_job_file(str(file)), str(file))
     there = _find_mine(client, read_key(text, "name") or "")
     if there is None:
         made = client.post("/services", {"job_file": text}, key=str(uuid4()))
@@ -105,7 +124,11 @@ def show_service(ctx: typer.Context, name: Name) -> None:
     metrics = client.get(_path(one, "/metrics"))
     lines = [_describe(one), f"team      {one['team']}, owner {one['owner']}"]
     lines += [f"scale     {one['scale']} replicas"]
-    lines += [f"answered  {_describe_figures(metrics['all'])}, in the last {metrics['window_s'] // 60} minutes"]
+    answered = _describe_figures(metrics["all"]) if metrics["all"] else "not known now"
+    lines += [f"answered  {answered}, in the last {metrics['window_s'] // 60} minutes"]
+    if starts := metrics["cold_starts"]["last"]:
+        lines += [f"starts    {_describe_start(metrics['cold_starts']['median'])}, median of {len(starts)}"]
+        lines += [f"          {_describe_start(starts[0])}, the last one, {starts[0]['job']}"]
     if one["canary"]:
         lines += [f"canary    {words}" for words in _describe_canary(one["canary"])]
     lines += [f"replica   {_describe_replica(replica)}" for replica in one["replicas"]]
@@ -191,7 +214,7 @@ def show_usage(
     client = session.client()
     found = client.get(_path(find_service(client, name), "/usage"), days=days)
     rows = [
-        [one["day"], one["name"] or "(API tokens)", str(one["requests"]), str(one["failed"])]
+        [one["day"], one["name"] or CALLERS[one["by"]], str(one["requests"]), str(one["failed"])]
         for one in found["results"]
     ]
     session.show_table(found, [row[0] for row in rows], USAGE_COLUMNS, rows, f"No requests in {days} days.")
@@ -351,6 +374,11 @@ def _describe_figures(one: dict) -> str:
         return "no requests"
     times = f", p50 {one['p50_ms']:g} ms, p95 {one['p95_ms']:g} ms" if one["p50_ms"] is not None else ""
     return f"{one['requests']} requests, {one['per_s']:g}/s, {one['error_percent']:g}% errors{times}"
+
+
+def _describe_start(one: dict) -> str:
+    parts = [(part, one[f"{part}_s"]) for part in ("queue", "data", "image", "program")]
+    return f"{sum(s for _, s in parts):.1f} s: {', '.join(f'{part} {s:.1f}' for part, s in parts)}"
 
 
 def _describe_canary(one: dict) -> list[str]:

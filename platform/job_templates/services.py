@@ -125,10 +125,19 @@ def run_template(
 ) -> Job:
     """Submit the job of these values. What it needs and raises: see render_job and jobs.submit.submit_job."""
     rendered, origin = render_job(version, values, changes)
-    _share_code(user, version, rendered.spec.code)
+    share_code(user, version, rendered.spec.code)
     return submit_job(
         user=user, spec=rendered.spec, check=check, containers=containers, key=key, body=body, origin=origin
     )
+
+
+def share_code(user: User, version: Version, code: str | None) -> None:
+    """Let the user name the code that the template itself names: who saved that version has shared it with them."""
+    if code is None or code != version.file.data.get("code"):
+        return
+    pack = CodePack.objects.filter(user__username=version.by, digest=code).first()
+    if pack is not None:
+        CodePack.objects.get_or_create(user=user, digest=code, defaults={"files": pack.files, "bytes": pack.bytes})
 
 
 def may_change(user: User, template: Template) -> bool:
@@ -205,15 +214,6 @@ def restore_template(*, actor: User, template: JobTemplate) -> None:
     except IntegrityError:
         raise NameTaken("template_name_taken", name=row.name) from None
     record(row, "restored", actor=actor.as_actor, params={"name": row.name})
-
-
-def _share_code(user: User, version: Version, code: str | None) -> None:
-    """Let the user name the code that the template itself names: who saved that version has shared it with them."""
-    if code is None or code != version.file.data.get("code"):
-        return
-    pack = CodePack.objects.filter(user__username=version.by, digest=code).first()
-    if pack is not None:
-        CodePack.objects.get_or_create(user=user, digest=code, defaults={"files": pack.files, "bytes": pack.bytes})
 
 
 def _lock(actor: User, template: JobTemplate) -> JobTemplate:

@@ -78,7 +78,14 @@ def render(file: TemplateFile, given: Mapping[str, Any], changes: Mapping[str, A
     try:
         return Rendered(values, text, parse_spec(load_jobfile(text.encode("utf-8", "surrogatepass"))))
     except InvalidInput as error:
-        raise InvalidInput([_blame(file, one, changes or {}) for one in error.errors]) from None
+        raise InvalidInput([blame_parameter(file, one, changes or {}) for one in error.errors]) from None
+
+
+def blame_parameter(file: TemplateFile, error: FieldError, changes: Mapping[str, Any]) -> FieldError:
+    """Return the error at the parameter whose value stands where it is told, if there is one alone."""
+    said_otherwise = error.pointer.split("/")[1:2] != [] and error.pointer.split("/")[1] in changes
+    names = set() if said_otherwise else _find_names(file, error.pointer)
+    return FieldError(f"/values/{names.pop()}", error.code, error.params) if len(names) == 1 else error
 
 
 def _change(data: dict, changes: Mapping[str, Any]) -> dict:
@@ -186,13 +193,6 @@ def _sample(parameter: Parameter) -> Value:
         limit = parameter.most if parameter.least is None else parameter.least
         return 1 if limit is None else limit  # type: ignore[return-value]
     return parameter.choices[0] if parameter.choices else _SAMPLES.get(parameter.kind, "text")
-
-
-def _blame(file: TemplateFile, error: FieldError, changes: Mapping[str, Any]) -> FieldError:
-    """Return the error at the parameter whose value stands where it is told, if there is one alone."""
-    said_otherwise = error.pointer.split("/")[1:2] != [] and error.pointer.split("/")[1] in changes
-    names = set() if said_otherwise else _find_names(file, error.pointer)
-    return FieldError(f"/values/{names.pop()}", error.code, error.params) if len(names) == 1 else error
 
 
 def _find_names(file: TemplateFile, pointer: str) -> set[str]:

@@ -342,6 +342,7 @@ class Task(models.Model):
     assigned_at = models.DateTimeField(null=True)
     started_at = models.DateTimeField(null=True)
     fetching_since = models.DateTimeField(null=True, help_text="of its image, while it starts")
+    fetch_began_at = models.DateTimeField(null=True, help_text="the same, kept once it runs")
     checkpointed_at = models.DateTimeField(null=True)
     gpu_use = models.JSONField(
         default=list,

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from time import time
 
 from celery import shared_task
 from django.conf import settings
@@ -15,6 +16,7 @@ from monitoring.engine.sending import send_samples
 from monitoring.idle.touches import drop_old_touches
 from monitoring.people.reminding import remind_away
 from monitoring.reports.days import settle_days
+from monitoring.samples.services import record_traffic
 from monitoring.series.packing import pack_for
 from monitoring.series.partitions import tidy_partitions
 from monitoring.series.tally import record_tally
@@ -46,8 +48,9 @@ def tidy() -> None:
 
 @shared_task
 def tally() -> None:
-    """Sample what pools and teams hold and use."""
+    """Sample what pools and teams hold and use, and what services answer."""
     _try(record_tally)
+    _try(lambda: record_traffic(time()))
 
 
 @shared_task

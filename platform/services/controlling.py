@@ -21,6 +21,7 @@ from jobs.states import JobState, TaskState
 from jobs.submit import Check, submit_job
 from jobs.task_access import get_access
 from services.canaries.trials import begin_trial, end_trial, go_back, see_trial, tell_owner
+from services.cold_starts import record_cold_start
 from services.decide import Plan, ReplicaSeen, ServiceSeen, count_crash, decide
 from services.in_flight import Loads, read_loads
 from services.job_spec import build_replica_spec
@@ -129,6 +130,7 @@ def mark_ready_replicas() -> bool:
         if ready:
             replica = task.job.replica
             Replica.objects.filter(pk=replica.pk).update(ready_task=task.uuid, ready_at=Now())
+            record_cold_start(replica, task, database_now())
             publish_row(replica.service)
     return not all(answers)
 

@@ -178,6 +178,31 @@ class Replica(models.Model):
         return (now - self.ready_at).total_seconds() if self.ready_at else 0.0
 
 
+class ColdStart(models.Model):
+    """How long a replica took to answer, in seconds, from its queueing on: the parts follow each other.
+
+    queue_s: until it had a machine. data_s: until its folders, code and data were there. image_s: while its image was
+    fetched, 0 where the machine had it. program_s: until its program answered. at: when that was.
+    """
+
+    service = models.ForeignKey(Service, on_delete=models.CASCADE, related_name="cold_starts")
+    revision = models.ForeignKey(Revision, on_delete=models.CASCADE, related_name="+")
+    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="+")
+    at = models.DateTimeField()
+    queue_s = models.FloatField()
+    data_s = models.FloatField()
+    image_s = models.FloatField()
+    program_s = models.FloatField()
+
+    class Meta:
+        verbose_name, verbose_name_plural = _("cold start"), _("cold starts")
+        ordering = ["-at", "-id"]
+        indexes = [models.Index(fields=["service", "-at"], name="cold_starts_of_service")]
+
+    def __str__(self) -> str:
+        return f"{self.service} {self.job}"
+
+
 class ServiceKeyQuerySet(CredentialQuerySet):
     def live(self) -> Self:
         """Filter to those that open something: not ended by time, nor with their person, service or maker."""
@@ -214,12 +239,14 @@ class ServiceKey(Credential):
 class CallCount(models.Model):
     """How many requests of a day came with one key, and how many got 400 or more. It outlives the key.
 
-    key: its id, 0 for API tokens. name: the key's.
+    key: its id, or BY_TOKEN or BY_BROWSER. name: the key's.
     """
+
+    BY_TOKEN, BY_BROWSER = 0, -1
 
     service = models.ForeignKey(Service, on_delete=models.CASCADE, related_name="call_counts")
     day = models.DateField()
-    key = models.PositiveBigIntegerField()
+    key = models.BigIntegerField()
     name = models.CharField(max_length=64, blank=True)
     requests = models.PositiveBigIntegerField()
     errors = models.PositiveBigIntegerField()

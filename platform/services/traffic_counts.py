@@ -4,7 +4,7 @@ Counts may be lost, with the cache or a process, and never doubled: what could n
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import cast
 
 from redis.exceptions import RedisError
@@ -22,7 +22,7 @@ Counted = tuple[int, int, str | int]
 def add_counts(counts: Mapping[Counted, int], now: float) -> None:
     """Add what a process counted since it last did. now: in seconds since 1970. Raises RedisError."""
     pipe = cache_server().pipeline(transaction=True)
-    slot = _slot_of(now)
+    slot = floor_slot(now)
     for (service, revision, what), n in counts.items():
         pipe.hincrby(COUNTS.format(service, slot), f"{revision}:{what}", n)
     for service in {service for service, _, _ in counts}:
@@ -32,19 +32,27 @@ def add_counts(counts: Mapping[Counted, int], now: float) -> None:
 
 def read_slots(service: int, since: float, now: float) -> list[Slot] | None:
     """Return the slots of a service that began at `since` or later, KEPT_S at most, oldest first; None if unknown."""
-    first = max(_slot_of(since - 0.001) + SLOT_S, _slot_of(now - KEPT_S))
-    slots = range(first, _slot_of(now) + 1, SLOT_S)
+    found = read_slots_of([service], since, now)
+    return None if found is None else found[service]
+
+
+def read_slots_of(services: Collection[int], since: float, now: float) -> dict[int, list[Slot]] | None:
+    """Return the same of several services, in one question."""
+    first = max(floor_slot(since - 0.001) + SLOT_S, floor_slot(now - KEPT_S))
+    slots = range(first, floor_slot(now) + 1, SLOT_S)
     pipe = cache_server().pipeline(transaction=False)
-    for slot in slots:
-        pipe.hgetall(COUNTS.format(service, slot))
+    for service in services:
+        for slot in slots:
+            pipe.hgetall(COUNTS.format(service, slot))
     try:
-        found = cast(list[dict[bytes, bytes]], pipe.execute())
+        found = iter(cast(list[dict[bytes, bytes]], pipe.execute()))
     except RedisError:
         return None
-    return [Slot(slot, _read(counts)) for slot, counts in zip(slots, found, strict=True)]
+    return {service: [Slot(slot, _read(next(found))) for slot in slots] for service in services}
 
 
-def _slot_of(moment: float) -> int:
+def floor_slot(moment: float) -> int:
+    """Return when the slot began in which a moment lies."""
     return int(moment // SLOT_S) * SLOT_S
 
 

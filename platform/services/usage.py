@@ -1,4 +1,4 @@
-"""How often each key called a service, by day: gateways add what they counted, in batches."""
+"""How often each key and browsers called a service, by day: gateways add what they counted, in batches."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,11 +21,11 @@ SET requests = kept.requests + EXCLUDED.requests, errors = kept.errors + EXCLUDE
 
 @dataclass(frozen=True, order=True)
 class Calls:
-    """Whose requests are counted. key: 0 for those by API tokens. name: of the key."""
+    """Whose requests are counted. key: as `services.models.CallCount` has it. name: of the key."""
 
     service: int
     key: int
-    name: str
+    name: str = ""
 
 
 @dataclass(frozen=True)

@@ -164,7 +164,7 @@ urlpatterns = [
     path("services/<service:service_id>:rollback", services.ServiceRollback.as_view(), name="api-service-rollback"),
     path("services/<service:service_id>:promote", services.ServicePromote.as_view(), name="api-service-promote"),
     path("services/<service:service_id>:scale", services.ServiceScale.as_view(), name="api-service-scale"),
-    path("services/<service:service_id>/metrics", services.ServiceMetrics.as_view(), name="api-service-metrics"),
+    path("services/<service:service_id>/metrics", metrics.ServiceMetrics.as_view(), name="api-service-metrics"),
     path("services/<service:service_id>/revisions", services.ServiceRevisions.as_view(), name="api-service-revisions"),
     path("services/<service:service_id>/keys", services.ServiceKeys.as_view(), name="api-service-keys"),
     path(

@@ -20,7 +20,8 @@ class Chart:
     """One small chart. metrics: its lines, as the API names them. names: of several. says: its sentence.
 
     says_many: of several cards or tasks. limit: how the dashed line is called. limit_metric: where its
-    numbers are a line of their own. top: of the axis, 0 for what is needed.
+    numbers are a line of their own. top: of the axis, 0 for what is needed. sparse: where it has no value, there was
+    nothing to measure.
     """
 
     metrics: tuple[str, ...]
@@ -32,6 +33,7 @@ class Chart:
     limit_metric: str = ""
     top: int = 0
     height: int = 76
+    sparse: bool = False
 
 
 @dataclass(frozen=True)
@@ -207,6 +209,30 @@ TEAM_CHARTS = (
     ),
 )
 
+SERVICE_CHARTS = (
+    Chart(
+        ("requests_per_s", "errors_per_s"),
+        gettext_lazy("Requests per second"),
+        gettext_lazy("Mean {mean}, peak {max}."),
+        names=(gettext_lazy("requests"), gettext_lazy("errors")),
+        height=112,
+    ),
+    Chart(
+        ("p50_ms", "p95_ms"),
+        gettext_lazy("Time to the first byte"),
+        gettext_lazy("Median: {mean}, at most {max}."),
+        names=(gettext_lazy("median"), gettext_lazy("p95")),
+        sparse=True,
+    ),
+    Chart(("in_flight",), gettext_lazy("In flight"), gettext_lazy("Mean {mean}, peak {max}.")),
+    Chart(
+        ("ready_replicas", "replicas"),
+        gettext_lazy("Replicas"),
+        gettext_lazy("Ready: mean {mean}, at most {max}."),
+        names=(gettext_lazy("ready"), gettext_lazy("all")),
+    ),
+)
+
 
 def chart_card(uuid: str) -> ChartSet:
     """Return the curves of a card."""
@@ -229,6 +255,17 @@ def chart_pools(names: Sequence[str]) -> ChartSet:
 def chart_team(name: str) -> ChartSet:
     """Return how many cards a team holds, and what these do."""
     return ChartSet(urls=[reverse("api-team-metrics", args=[name])], charts=TEAM_CHARTS, ranges=list_ranges())
+
+
+def chart_service(service_id: str, marks: Sequence[Mark]) -> ChartSet:
+    """Return the curves of a service. marks: its revisions, oldest first; they begin anew with each further one."""
+    return ChartSet(
+        urls=[reverse("api-service-metrics", args=[service_id])],
+        charts=SERVICE_CHARTS,
+        ranges=list_ranges(),
+        marks=marks,
+        version=marks[-1].words,
+    )
 
 
 def list_ranges(begin: datetime | None = None, end: datetime | None = None) -> list[Range]:

@@ -77,7 +77,11 @@ def record_progress(step: TaskProgress, epoch: int) -> None:
     check_epoch("reconcile", epoch)
     told = {"checkpointed_at": step.checkpointed_at, "gpu_use": [asdict(use) for use in step.gpu_use]}
     news = {name: value for name, value in told.items() if value}
-    write_progress(step.uuid, news | (step.start_progress._asdict() if step.start_progress is not None else {}))
+    if step.start_progress is not None:
+        news |= step.start_progress._asdict()
+    if since := news.get("fetching_since"):
+        news["fetch_began_at"] = since
+    write_progress(step.uuid, news)
     if step.start_progress is not None:  # a page may be waiting
         publish_row(load_task(step.uuid))
 

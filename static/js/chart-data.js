@@ -8,6 +8,8 @@ const SCALES = [
   [/_kib_s$/, (top) => (top * MB_S < 1 ? ["kB/s", MB_S * 1000] : top * MB_S < 1000 ? ["MB/s", MB_S] : ["GB/s", MB_S / 1000])],
   [/_c$/, () => ["°C", 1]],
   [/_w$/, () => ["W", 1]],
+  [/_per_s$/, () => ["/s", 1]],
+  [/_ms$/, (top) => (top < 10_000 ? ["ms", 1] : ["s", 0.001])],
 ];
 
 /* Several answers of one span and step, as one. */

@@ -34,11 +34,11 @@ for (const question of ["(prefers-color-scheme: dark)", "(forced-colors: active)
   });
 }
 
-export function show([unit, factor], value) {
-  if (value === null || value === undefined) return "?";
+export function show([unit, factor], value, unknown = "?") {
+  if (value === null || value === undefined) return unknown;
   return unit === "%" ? percent.format(value / 100).replace(/(\d)%/, `$1${isChinese ? "" : "\u00a0"}%`) : `${number.format(value * factor)}\u00a0${unit}`.trim();
 }
-export const tell = (metric, value) => show(scaleOf(metric, value ?? 0), value);
+export const tell = (metric, value, unknown) => show(scaleOf(metric, value ?? 0), value, unknown);
 const clockOf = (seconds) => clock.format(new Date(1000 * seconds));
 /* A moment of a chart: with its day where the steps are so long that the chart has many days. */
 export const LONG_STEP_S = 300;

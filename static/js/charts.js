@@ -170,7 +170,7 @@ class LiveCharts extends HTMLElement {
     const limit = figure.dataset.limitWords ? lines[0].limit : null;
     const begin = this.dataset.begin ? Date.parse(this.dataset.begin) / 1000 : 0;
     const since = begin || curves.from + curves.step * lines[0].values.findIndex((value) => value !== null);
-    const holes = findHoles(curves, lines[0].values, Math.max(since + STALE_S, from), this.isActive ? Math.min(now(), to) : to);
+    const holes = "sparse" in figure.dataset ? [] : findHoles(curves, lines[0].values, Math.max(since + STALE_S, from), this.isActive ? Math.min(now(), to) : to);
     if (holes.length > this.holes.length) this.holes = holes;
     const most = Math.max(...values, limit ?? 0), scale = scaleOf(metrics[0], most);
     const top = Number(figure.dataset.top) || roundUp((limit === most ? 1.25 : 1.02) * most, scale);
@@ -198,7 +198,7 @@ class LiveCharts extends HTMLElement {
       const isFresh = this.showsNow && now() - (curves.from + (last + 1) * curves.step) < Math.max(STALE_S, curves.step);
       const at = slot ?? (isFresh ? last : null);
       const words = slot === null || slot === undefined ? (this.showsNow ? this.dataset.wordsNow : "") : fill(this.dataset.wordsAt, { time: whenOf(curves.from + (slot + 0.5) * curves.step, curves.step) });
-      const values = lines.filter(({ name }) => !name).map(({ metric, values }) => tell(metric, at === null ? null : values[at]));
+      const values = lines.filter(({ name }) => !name).map(({ metric, values }) => tell(metric, at === null ? null : values[at], "sparse" in figure.dataset ? "–" : "?"));
       const [small, bold] = figure.querySelector(".chart-now").children;
       small.textContent = words;
       bold.textContent = words ? values.join(" · ") : "";

@@ -32,17 +32,29 @@ def test_one_is_made_rolled_out_and_deleted(ada, cast, file, tmp_path):
     scaled = ada("serve", "scale", "chat", "0..2")
     assert "chat may have 0..2 replicas." in scaled.stderr and "scale     0..2" in ada("serve", "show", "chat").stdout
     assert "nothing to end early" in ada("serve", "promote", "chat").stderr
+    assert ada("serve", "logs", "chat").exit_code == 3
+    job = make.replica(service).job.public_id
+    assert ada("ps", "--kind", "service", "-o", "name").stdout.split() == [job]
+    assert ada("ps", "--kind", "batch", "-q").stdout == ""
+    assert "interactive" in ada("ps", "--kind", "all").stderr
     make.canary(service, text.replace("access: team", "canary: {share: 20%, back_if: {p95: 1.5x}}"))
     shown = ada("serve", "show", "chat").stdout
     assert "20% of the requests, until" in shown and "back at 2% errors or p95 1.5x" in shown
+    assert ", median of 1" in shown and f", the last one, {job}" in shown and " s: queue 0." in shown
     assert ada("serve", "promote", "chat").exit_code == 0 and ada("serve", "rollback", "chat").exit_code == 0
     assert "is stopped" in ada("serve", "stop", service.public_id).stdout
-    assert "is asleep" in ada("serve", "wake", "chat").stdout
-    assert ada("serve", "logs", "chat").exit_code == 3
+    assert "is up" in ada("serve", "wake", "chat").stdout
     assert ada("serve", "rm", "chat").exit_code == 0 and not Service.objects.live().exists()
     missing = ada("serve", "sleep", "chat")
     assert missing.exit_code == 3 and "no service named chat" in missing.stderr
     assert ada("serve").exit_code == 2
+
+
+def test_one_is_made_of_a_template(ada, cast):
+    made = ada("serve", "-t", "file-type", "-p", "name=kinds", "-p", "replicas=0..1")
+    assert made.exit_code == 0 and "/-/nlp/kinds" in made.stdout, made.stderr
+    assert Service.objects.get().serving.replicas == (0, 1)
+    assert "Name the service's file, or a template" in ada("serve", "-t", "file-type", "-f", "x.yaml").stderr
 
 
 def test_keys_come_and_go(ada, cast):

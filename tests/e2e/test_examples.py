@@ -1,4 +1,7 @@
-"""Each example that Tessera ships runs to its end on one machine, as it is offered: with its defaults."""
+"""Each example that Tessera ships runs to its end on one machine, as it is offered: with its defaults.
+
+The one of a service is tried in tests/scheduler/test_file_types.py.
+"""
 
 import pytest
 
@@ -7,6 +10,7 @@ from job_templates.examples import load_examples
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
+SERVES = {"file-type"}
 ENDS_WITH = {
     "first-steps": "step 5 of 5",
     "checkpoint-and-resume": "done: all 10 steps were done once",
@@ -24,7 +28,8 @@ def run(stack: Stack, name: str, **values) -> str:
 
 
 def test_every_example_runs_to_its_end(stack):
-    jobs = {name: run(stack, name) for name in load_examples() if name != "score-data"}
+    assert {*load_examples()} == ENDS_WITH.keys() | SERVES
+    jobs = {name: run(stack, name) for name in ENDS_WITH if name != "score-data"}
     jobs["score-data"] = run(stack, "score-data", after="prepare-data")
     logs = {}
     for name, job in jobs.items():

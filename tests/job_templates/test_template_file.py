@@ -163,4 +163,4 @@ def test_every_example_is_a_job_with_its_defaults():
     for name, file in load_examples().items():
         rendered = render(file, {})
         assert rendered.spec.name and file.name == name and file.description and len(file.parameters) >= 2
-    assert len(load_examples()) == 8
+    assert len(load_examples()) == 9

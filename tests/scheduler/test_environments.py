@@ -40,7 +40,7 @@ def wheels(local, ada, settings) -> Path:
 def build(person, **said) -> Job:
     recipe = Recipe(**{"name": "tiny", "pool": "dev", "pip": PIP, "cpu_milli": 500, "memory_mib": 512, **said})
     job = build_environment(user=person, recipe=recipe, check=check_possible, containers=False)
-    job = drive(job, *END, seconds=100)  # to make a venv takes seconds, and others work here, too
+    job = drive(job, *END, seconds=100, every_s=0.2)  # to make a venv takes seconds, and others work here, too
     take_outputs()
     make.make_versions()
     take_outputs()

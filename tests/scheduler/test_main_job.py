@@ -18,8 +18,10 @@ from tests.runtimes.local.fake_nvml import use_fake_nvml
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def drive(job: Job, *states: str, seconds: float = 20) -> Job:
-    """Ring the loops, as beat would, until the job is in one of the states."""
+def drive(job: Job, *states: str, seconds: float = 20, every_s: float = 0.0) -> Job:
+    """Ring the loops, as beat would, until the job is in one of the states. every_s: the pause between, where it takes
+    long, so that it does not cost the job its CPU time.
+    """
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         tasks.cycle()
@@ -27,6 +29,7 @@ def drive(job: Job, *states: str, seconds: float = 20) -> Job:
         job = Job.objects.get(pk=job.pk)
         if job.state in states:
             return job
+        time.sleep(every_s)
     tasks_now = list(job.tasks.values("state", "reason", "detail"))
     raise AssertionError(f"{job.public_id} is {job.state}: {job.wait_reasons} {tasks_now}")
 

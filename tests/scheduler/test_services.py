@@ -114,33 +114,39 @@ class Seen:
 
 
 @asynccontextmanager
-async def calling(key: str, access: LocalAccess, seen: list[Seen] | None = None):
-    """Yields call(number, takes), which posts through a door of its own and returns the status."""
+async def open_door(access: LocalAccess):
+    """Yields a client's session and where a door of its own is."""
     listener = socket.socket(proto=socket.IPPROTO_TCP)  # else asyncio lets small pieces wait for others (Nagle)
     listener.bind(("127.0.0.1", 0))
     listener.listen()  # the first request may come before the server does
     door = ServiceDoor(lambda: access)
     server = Server(uvicorn.Config(ProgramDoor(portal_says, door), log_level="error", lifespan="off"))
     work = asyncio.create_task(server.serve(sockets=[listener]))
-    url = f"http://127.0.0.1:{listener.getsockname()[1]}/-/nlp/count/x"
     async with (
         aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, force_close=True)) as session,
         door.running(),
     ):
+        yield session, f"http://127.0.0.1:{listener.getsockname()[1]}/-"
+        server.should_exit = server.force_exit = True
+        await work
+        listener.close()
+
+
+@asynccontextmanager
+async def calling(key: str, access: LocalAccess, seen: list[Seen] | None = None):
+    """Yields call(number, takes), which posts through a door of its own and returns the status."""
+    async with open_door(access) as (session, door):
 
         async def call(number: int, takes: float = 0.0, **headers: str) -> int:
             """X_Dies: the replica is killed when it is to answer."""
             sent = {"Authorization": f"Bearer {key}", "X-Takes": str(takes)}
             sent |= {name.replace("_", "-"): value for name, value in headers.items()}
-            async with session.post(url, data=f"n{number}", headers=sent) as answer:
+            async with session.post(f"{door}/nlp/count/x", data=f"n{number}", headers=sent) as answer:
                 if seen is not None:
                     seen.append(Seen(monotonic(), answer.status, answer.headers.get("X-By")))
                 return answer.status
 
         yield call
-        server.should_exit = server.force_exit = True
-        await work
-        listener.close()
 
 
 def list_end_reasons() -> set[str]:

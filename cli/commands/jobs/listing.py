@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
+from cli.commands.jobs.views import KindOption
 from cli.completing import complete_view_names
 from cli.failures import USAGE, Failure
 from cli.following import WatchOption, show_repeatedly
@@ -44,6 +45,7 @@ def ps(
     state: Annotated[
         str | None, typer.Option("--state", "-s", help="Only these, with commas: queued, running, failed, ...")
     ] = None,
+    kind: KindOption = None,
     view: Annotated[
         str | None,
         typer.Option("--view", metavar="NAME", help="What a saved view shows.", autocompletion=complete_view_names),
@@ -56,11 +58,11 @@ def ps(
     Your open jobs and the last that ended, the newest first; or what a saved view shows, in its order.
     """
     session: Session = ctx.obj
-    if view is not None and (everybody or state):
-        raise Failure(USAGE, "--view says whose jobs and in which states. Leave it out, or --all and --state.")
+    if view is not None and (everybody or state or kind):
+        raise Failure(USAGE, "--view says which jobs. Leave it out, or --all, --state and --kind.")
     client = session.client()
     if view is None:
-        asked = {"owner": None if everybody else "me", "state": state}
+        asked = {"owner": None if everybody else "me", "state": state, "kind": kind}
         show_repeatedly(session, lambda: _list(session, client, asked, last), watch)
     else:
         show_repeatedly(session, lambda: _list_view(session, client, view, last), watch)

@@ -155,8 +155,11 @@ class TemplateRun:
         self.body |= {"version": version} if version else {}
 
     def plan(self) -> dict:
-        text = self.client.post(f"{self.path}:render", self.body)["file"]
-        return self.client.send_body("/jobs:plan", text.encode(), "application/yaml")
+        return self.client.send_body("/jobs:plan", self.render().encode(), "application/yaml")
+
+    def render(self) -> str:
+        """Return the job file of these values."""
+        return self.client.post(f"{self.path}:render", self.body)["file"]
 
     def run(self) -> dict:
         return self.client.post(f"{self.path}:run", self.body, key=str(uuid4()))

@@ -1,6 +1,7 @@
 """`view`: saved views of the list of jobs, which the portal and `tessera ps --view` show."""
 
 import shlex
+from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
@@ -16,6 +17,17 @@ commands.add_typer(views, name="view", help="Saved views of the list of jobs: ls
 
 COLUMNS = (Column("NAME", least=8), Column("SHOWS", least=16), Column("ORDER"))
 
+
+class Kind(StrEnum):
+    BATCH = "batch"
+    SERVICE = "service"
+    INTERACTIVE = "interactive"
+
+
+KINDS = {Kind.BATCH: "jobs alone", Kind.SERVICE: "replicas of services", Kind.INTERACTIVE: "starts of notebooks"}
+KindOption = Annotated[
+    Kind | None, typer.Option("--kind", help="Jobs alone, replicas of services, or starts of notebooks.")
+]
 View = Annotated[str, typer.Argument(metavar="VIEW", autocompletion=complete_view_names)]
 
 
@@ -44,7 +56,8 @@ def save_view(
     days: Annotated[str | None, typer.Option("--days", help="Submitted today, in the last 7d, or 30d.")] = None,
     since: Annotated[str | None, typer.Option("--since", metavar="DAY", help="Submitted from this day on.")] = None,
     until: Annotated[str | None, typer.Option("--until", metavar="DAY", help="Submitted until this day.")] = None,
-    starts: Annotated[bool, typer.Option("--notebooks", help="The starts of notebooks instead of jobs.")] = False,
+    kind: KindOption = None,
+    starts: Annotated[bool, typer.Option("--notebooks", help="As --kind interactive.")] = False,
     sort: Annotated[
         str | None,
         typer.Option("--sort", help="By submitted, name, state, pool, owner, ran or ended; with - the other way."),
@@ -57,7 +70,7 @@ def save_view(
     session: Session = ctx.obj
     given = {
         "pool": pool, "label": label, "owner": owner, "q": text, "days": days, "since": since, "until": until,
-        "sort": sort, "whose": "team" if everybody else None, "kind": "interactive" if starts else None,
+        "sort": sort, "whose": "team" if everybody else None, "kind": kind or (Kind.INTERACTIVE if starts else None),
         "state": [word.strip() for word in state.split(",") if word.strip()] if state else None,
     }  # fmt: skip
     body = {"name": name} | {key: value for key, value in given.items() if value is not None}
@@ -79,7 +92,7 @@ def _describe(view: dict[str, Any]) -> str:
     """Say which jobs it shows: "failed of everybody, pool dev"."""
     states = ", ".join(view["state"]) or "all"
     whose = view["owner"] or {"mine": "yours", "team": "everybody"}[view["whose"]]
-    parts = [f"{states} of {whose}", "starts of notebooks" if view["kind"] else ""]
+    parts = [f"{states} of {whose}", KINDS.get(view["kind"], "")]
     parts += [f"{name} {view[name]}" for name in ("pool", "label") if view[name]]
     parts += [f"submitted {view['days']}" if view["days"] else ""]
     parts += [f"{name} {view[name]}" for name in ("since", "until") if view[name]]

@@ -15,7 +15,7 @@ from jobs.models import JobKind
 from jobs.states import JOB_ACTIVE, JobState
 
 WHOSE = ("mine", "team")
-KINDS = ("", JobKind.INTERACTIVE.value)
+KINDS = ("", *JobKind.values)
 STATES: dict[str, tuple[str, ...]] = {
     "waiting": (JobState.QUEUED,),
     "active": tuple(sorted(JOB_ACTIVE)),

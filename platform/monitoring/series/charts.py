@@ -1,4 +1,4 @@
-"""Lines of charts: what a job, cards, a pool or a team did over a time, in the units that people read."""
+"""Lines of charts: what a job, cards, a pool, a team or a service did over a time, in the units that people read."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -108,6 +108,10 @@ def chart_pool(pool_id: int, name: str, ask: Ask) -> Chart:
 
 def chart_team(team_id: int, name: str, ask: Ask) -> Chart:
     return _chart([Subject(Key(Kind.TEAM, team_id), f"team:{name}", name)], ask)
+
+
+def chart_service(service_id: int, name: str, ask: Ask) -> Chart:
+    return _chart([Subject(Key(Kind.SERVICE, service_id), f"service:{name}", name)], ask)
 
 
 def list_job_span(job: Job) -> tuple[datetime, datetime]:

@@ -12,11 +12,15 @@ class Kind(IntegerChoices):
     NODE = 4
     POOL = 5
     TEAM = 6
+    SERVICE = 7
 
 
 @dataclass(frozen=True, order=True)
 class Key:
-    """subject: primary key of the card, task, node, pool or team. card: of a task's share, the card's; else 0."""
+    """subject: primary key of the card, task, node, pool, team or service.
+
+    card: of a task's share, the card's; else 0.
+    """
 
     kind: Kind
     subject: int
@@ -56,10 +60,20 @@ COLUMNS: dict[Kind, tuple[str, ...]] = {
     ),
     Kind.POOL: AMOUNTS,
     Kind.TEAM: AMOUNTS,
+    Kind.SERVICE: (
+        "requests_milli_s",
+        "errors_milli_s",
+        "p50_us",
+        "p95_us",
+        "in_flight_centi",
+        "replicas_centi",
+        "ready_centi",
+    ),
 }
 """Names are only ever appended: what was kept before is shorter, and not known of the new ones.
 
 busy_centi: of the whole card's time, in hundredths of a percent. disk_centi: of the fullest disk, likewise. sm, tensor,
 dram: multiprocessors, tensor cores, the memory's bandwidth. throttle_*: clocks were held down.
-*_milli of pools and teams: of cards.
+*_milli of pools and teams: of cards. *_milli_s: thousandths a second. p50, p95: until the first byte of the answer, not
+known without requests; a longer step has the mean of those of its parts.
 """

@@ -61,5 +61,14 @@ METRICS: dict[Kind, tuple[Metric, ...]] = {
     ),
     Kind.POOL: tuple(Metric(name.replace("_milli", "_gpus"), "GPUs", name, 0.001) for name in AMOUNTS),
     Kind.TEAM: tuple(Metric(name.replace("_milli", "_gpus"), "GPUs", name, 0.001) for name in AMOUNTS[1:]),
+    Kind.SERVICE: (
+        Metric("requests_per_s", "/s", "requests_milli_s", 0.001),
+        Metric("errors_per_s", "/s", "errors_milli_s", 0.001),
+        Metric("p50_ms", "ms", "p50_us", 0.001),
+        Metric("p95_ms", "ms", "p95_us", 0.001),
+        Metric("in_flight", "", "in_flight_centi", 0.01),
+        Metric("replicas", "", "replicas_centi", 0.01),
+        Metric("ready_replicas", "", "ready_centi", 0.01),
+    ),
 }
 NAMES = frozenset(metric.name for metrics in METRICS.values() for metric in metrics)

@@ -1,5 +1,6 @@
-"""API of what jobs, cards, machines, pools and teams did over a time."""
+"""API of what jobs, cards, machines, pools, teams and services did over a time."""
 
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,6 +15,7 @@ from accounts.models import Team
 from cluster.models import Gpu, Pool
 from cluster.nodes import find_node
 from common.errors import FieldError, InvalidInput, NotFound
+from common.steady_clock import steady_now
 from monitoring.series.charts import (
     Ask,
     Chart,
@@ -21,6 +23,7 @@ from monitoring.series.charts import (
     chart_job,
     chart_node,
     chart_pool,
+    chart_service,
     chart_team,
     list_job_span,
 )
@@ -29,9 +32,14 @@ from monitoring.usage.report import Period
 from portal.access.usage_reports import check_period
 from portal.api.http.fields import Span, go_back
 from portal.api.jobs.jobs import find_job
+from portal.api.services.shapes import ColdStartsShape, FiguresShape, RevisionFiguresShape
 from portal.api.view import ApiView, read_query
 from portal.csv_text import write_csv
+from portal.services.figures import WINDOW_S, load_figures
+from portal.services.view_model import ServiceView
 from portal.wording.usage import describe_gap, describe_older
+from services.cold_starts import load_cold_starts
+from services.services import find_service
 
 STEP_FOR = 360
 """Values of a line, where no step is asked for."""
@@ -93,6 +101,18 @@ class ChartShape(Span):
     older = OlderShape(allow_null=True)
 
 
+class ServiceChartShape(ChartShape):
+    """Lines over equal steps of time; what a service answered in the last window_s seconds, in all and by revision; and
+    how its replicas started. in_flight, all: null where it is not known now.
+    """
+
+    window_s = serializers.IntegerField()
+    in_flight = serializers.IntegerField(allow_null=True)
+    all = FiguresShape(allow_null=True)
+    revisions = RevisionFiguresShape(many=True)
+    cold_starts = ColdStartsShape()
+
+
 class Csv(BaseRenderer):
     """A column a line, a row a step."""
 
@@ -114,12 +134,9 @@ class MetricsView(ApiView):
         return Response(show_chart(of, chart))
 
 
+CSV = OpenApiResponse({"type": "string"}, "A row for each step, a column for each line.")
 described = extend_schema(
-    parameters=[MetricsQuery],
-    responses={
-        (200, "application/json"): ChartShape,
-        (200, "text/csv"): OpenApiResponse({"type": "string"}, "A row for each step, a column for each line."),
-    },
+    parameters=[MetricsQuery], responses={(200, "application/json"): ChartShape, (200, "text/csv"): CSV}
 )
 
 
@@ -186,6 +203,29 @@ class TeamMetrics(MetricsView):
         if team is None:
             raise NotFound(kind="team", id=name)
         return self.answer(name, chart_team(team.pk, team.name, _read_last_hour(request)))
+
+
+class ServiceMetrics(MetricsView):
+    scopes = {"GET": ("jobs:read",)}
+    operations = {"GET": "get_service_metrics"}
+
+    @extend_schema(
+        parameters=[MetricsQuery], responses={(200, "application/json"): ServiceChartShape, (200, "text/csv"): CSV}
+    )
+    def get(self, request: Request, service_id: str) -> Response:
+        """Tell what a service answered: how often, how fast, how much of it failed, by how many replicas."""
+        row = find_service(request.user, service_id)
+        chart = show_chart(row.public_id, chart_service(row.pk, row.name, _read_last_hour(request)))
+        figures = load_figures(row, steady_now())
+        revisions = figures.revisions.items() if figures else ()
+        shown = {
+            "window_s": WINDOW_S,
+            "in_flight": ServiceView(row).in_flight,
+            "all": figures and asdict(figures.all),
+            "revisions": [{"revision": number, **asdict(one)} for number, one in revisions],
+            "cold_starts": ColdStartsShape(load_cold_starts(row)).data,
+        }
+        return Response(chart | shown)
 
 
 def read_ask(query: dict[str, Any], start: datetime, end: datetime) -> Ask:

@@ -1,6 +1,5 @@
 """API of services, their revisions and their keys."""
 
-from dataclasses import asdict
 from typing import Any
 
 from drf_spectacular.utils import OpenApiResponse, extend_schema
@@ -8,15 +7,12 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from common.errors import Unavailable
-from common.steady_clock import steady_now
 from portal.api.http.bodies import JSON, read_json
 from portal.api.http.headers import KEY, read_once
 from portal.api.http.lists import FieldsQuery, PageQuery, SortField, all_of, list_of, page, read_moment, read_name
 from portal.api.services.shapes import (
     CallCountShape,
     KeyLimitsAsk,
-    MetricsShape,
     NewServiceKeyShape,
     RevisionShape,
     RollbackAsk,
@@ -27,8 +23,6 @@ from portal.api.services.shapes import (
     ServiceShape,
 )
 from portal.api.view import ApiView, read_query
-from portal.services.figures import WINDOW_S, load_figures
-from portal.services.view_model import ServiceView
 from scheduler.preview.preview import check_possible
 from scheduler.preview.runtime_capabilities import runtime_has_containers
 from services.keys import create_service_key, end_service_key, limit_service_key
@@ -186,23 +180,6 @@ class ServiceScale(ApiView):
         row, said = find_service(request.user, service_id), read_json(request, ScaleAsk)
         scale_service(actor=request.user, service=row, **said)
         return _show(request, service_id)
-
-
-class ServiceMetrics(ApiView):
-    scopes = {"GET": READ}
-    operations = {"GET": "get_service_metrics"}
-    refusals = {"GET": ("503",)}
-
-    @extend_schema(responses=MetricsShape)
-    def get(self, request: Request, service_id: str) -> Response:
-        """Show what a service answered in the last minutes: how often, how fast, and how much of it failed."""
-        row = find_service(request.user, service_id)
-        figures, view = load_figures(row, steady_now()), ServiceView(row)
-        if figures is None:
-            raise Unavailable(retry_after_s=5)
-        revisions = [{"revision": number, **asdict(one)} for number, one in figures.revisions.items()]
-        shown = {"window_s": WINDOW_S, "in_flight": view.in_flight, "all": figures.all, "revisions": revisions}
-        return Response(MetricsShape(shown).data)
 
 
 class ServiceRevisions(ApiView):

@@ -129,13 +129,32 @@ class ServiceShape(serializers.Serializer):
         return {"self": own, "html": full_url("service", service_id=row.public_id), "call": _view(row).address}
 
 
-class MetricsShape(serializers.Serializer):
-    """What a service answered in the last window_s seconds, in all and by revision."""
+class StartPartsShape(serializers.Serializer):
+    """How long a replica took until its program answered, in seconds; the parts follow each other.
 
-    window_s = serializers.IntegerField()
-    in_flight = serializers.IntegerField(allow_null=True)
-    all = FiguresShape()
-    revisions = RevisionFiguresShape(many=True)
+    queue_s: until it had a machine. data_s: until its folders, code and data were there. image_s: while its image was
+    fetched, 0 where the machine had it. program_s: until its program answered.
+    """
+
+    queue_s = serializers.FloatField()
+    data_s = serializers.FloatField()
+    image_s = serializers.FloatField()
+    program_s = serializers.FloatField()
+
+
+class ColdStartShape(StartPartsShape):
+    """at: when the program answered."""
+
+    job = serializers.CharField(source="job.public_id")
+    revision = serializers.IntegerField(source="revision.number")
+    at = serializers.DateTimeField()
+
+
+class ColdStartsShape(serializers.Serializer):
+    """The newest cold starts, newest first, and the median of each part over them, null where there was none."""
+
+    median = StartPartsShape(allow_null=True)
+    last = ColdStartShape(many=True)
 
 
 class RevisionShape(serializers.Serializer):
@@ -180,20 +199,26 @@ class RollbackAsk(serializers.Serializer):
 
 
 class CallCountShape(serializers.Serializer):
-    """Requests of one day (UTC) by one key. key: its id, which it keeps after its end; null = by API tokens.
+    """Requests of one day (UTC) by one key, by API tokens, or by browsers.
 
-    failed: those of them that were answered with 400 or more.
+    by: which of the three. key: its id, which it keeps after its end; null without one. failed: those of them that were
+    answered with 400 or more. A browser's request is counted once a replica answers it.
     """
 
     day = serializers.DateField()
+    by = serializers.SerializerMethodField()
     key = serializers.SerializerMethodField()
     name = serializers.CharField()
     requests = serializers.IntegerField()
     failed = serializers.IntegerField(source="errors")
 
+    @extend_schema_field(one_of(("key", "token", "browser")))
+    def get_by(self, row: CallCount) -> str:
+        return {CallCount.BY_TOKEN: "token", CallCount.BY_BROWSER: "browser"}.get(row.key, "key")
+
     @extend_schema_field(serializers.IntegerField(allow_null=True))
     def get_key(self, row: CallCount) -> int | None:
-        return row.key or None
+        return row.key if row.key > 0 else None
 
 
 class ServiceKeyShape(serializers.Serializer):

@@ -34,6 +34,8 @@ from portal.gateway.http.websocket_relay import relay_socket
 from portal.gateway.rechecks import Rechecks
 from portal.gateway.touches import touch
 from runtimes.contract.access import Access
+from services.models import CallCount
+from services.usage import Calls
 
 log = logging.getLogger("tessera.gateway")
 
@@ -98,7 +100,11 @@ class Gateway:
 
         waits_s = PAGE_WAITS_S if is_visit(request.method, request.headers) else inf
         language = partial(_language_of, grant, request)
-        await self._services.pass_on(grant.service, receive, send, pass_to, language, waits_s)
+        await self._services.pass_on(grant.service, receive, self._count(grant, send), pass_to, language, waits_s)
+
+    def _count(self, grant: AppGrant, send: Send) -> Send:
+        """Count what a program answers to browsers. Not a page that waits for it: it asks again by itself."""
+        return self._services.usage.watch(Calls(grant.service, CallCount.BY_BROWSER), send)
 
     async def _lead(
         self, label: str, request: Request, through: Callable[[AppGrant], Awaitable[None]]
@@ -179,7 +185,7 @@ class Gateway:
 
             if grant.service:
                 language = partial(_language_of, grant, request)
-                await self._services.pass_on(grant.service, early, send, pass_to, language)
+                await self._services.pass_on(grant.service, early, self._count(grant, send), pass_to, language)
             else:
                 await pass_to(grant, send)
 

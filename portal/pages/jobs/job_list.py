@@ -32,7 +32,12 @@ STATE_WORDS = {
     "failed": gettext_lazy("Failed"),
     "cancelled": gettext_lazy("Cancelled"),
 }
-KIND_WORDS = {"": gettext_lazy("Jobs"), JobKind.INTERACTIVE.value: gettext_lazy("Notebook starts")}
+KIND_WORDS = {
+    "": gettext_lazy("Jobs and replicas"),
+    JobKind.BATCH.value: gettext_lazy("Jobs"),
+    JobKind.SERVICE.value: gettext_lazy("Replicas of services"),
+    JobKind.INTERACTIVE.value: gettext_lazy("Notebook starts"),
+}
 DAY_WORDS = {
     "": gettext_lazy("Any time"),
     "today": gettext_lazy("Today"),

@@ -15,13 +15,16 @@ from events.models import Event
 from jobs.models import Job, Task
 from portal.access.app_links import link_to_service
 from portal.access.services.callers import may_call
+from portal.pages.charts import ChartSet, Mark, chart_service
 from portal.pages.jobs.detail import log_store
 from portal.pages.jobs.view_model import JobRights
+from portal.services.cold_starts import ColdStartCard, view_cold_starts
 from portal.services.figures import WINDOW_S, ServiceFigures, load_figures
 from portal.services.view_model import ServiceView
 from portal.services.why_words import describe_why
 from portal.wording.events import describe_event
 from runtimes.log_reading import LogReader
+from services.cold_starts import load_cold_starts
 from services.in_flight import Loads
 from services.models import Revision, Service, ServiceKey
 from services.states import ServiceState
@@ -159,9 +162,18 @@ class ServicePage(ServiceView):
         return load_figures(self.service, steady_now())
 
     @property
+    def charts(self) -> ChartSet:
+        marks = [Mark(one.created_at, f"r{one.number}") for one in reversed(self.revisions)]
+        return chart_service(self.id, marks)
+
+    @property
     def curve_words(self) -> str:
         """Say what the curve shows."""
         return _("Requests per second in the last %(minutes)s minutes") % {"minutes": WINDOW_S // 60}
+
+    @cached_property
+    def cold_starts(self) -> ColdStartCard | None:
+        return view_cold_starts(load_cold_starts(self.service))
 
     @cached_property
     def keys(self) -> list[ServiceKey]:

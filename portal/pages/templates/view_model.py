@@ -93,8 +93,11 @@ def at_parameter(error: FieldError) -> FieldError:
 
 
 def _foresee(user: User, rendered: Rendered, *, ahead: bool) -> Mapping[str, Any]:
-    """Say when it would start; code that comes with the template does not matter for that."""
-    verdict = Verdict(spec=replace(rendered.spec, code=None))
+    """Say when it would start, or the first replica; code that comes with the template does not matter for that."""
+    spec = replace(rendered.spec, code=None, serve=None)
+    if (serving := rendered.spec.serve) is not None and spec.preemptible is None:
+        spec = replace(spec, preemptible=serving.replicas[0] == 0)
+    verdict = Verdict(spec=spec)
     return preview(user, EditedJob(rendered.text), verdict, ahead=ahead)["preview"]
 
 

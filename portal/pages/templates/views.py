@@ -23,11 +23,11 @@ from job_templates.services import (
     may_change,
     require_change,
     restore_template,
-    run_template,
 )
 from portal.pages.jobs.view_model import find_job
 from portal.pages.request_guards import signed_in
 from portal.pages.templates.forms import RunForm, TemplateForm, find_owner, list_owners
+from portal.pages.templates.running import run_or_serve
 from portal.pages.templates.view_model import (
     TemplateList,
     check_text,
@@ -52,7 +52,7 @@ def show_templates(request: HttpRequest) -> HttpResponse:
 @require_http_methods(GET_POST)
 @signed_in
 def show_template(request: HttpRequest, template_id: str) -> HttpResponse:
-    """Show a version with its form, or submit the job of its values."""
+    """Show a version with its form, or submit the job of its values, or create the service."""
     user = cast(User, request.user)
     version = _find_version(request, template_id)
     if request.method != "POST":
@@ -61,11 +61,10 @@ def show_template(request: HttpRequest, template_id: str) -> HttpResponse:
     if form.is_valid():
         can = {"check": check_possible, "containers": runtime_has_containers()}
         try:
-            job = run_template(user=user, version=version, values=form.values(), changes=form.changes(), **can)
+            return redirect(run_or_serve(user, version, form.values(), form.changes(), **can))
         except PlatformError as error:
             form.refuse(error)
             return _show(request, version, form, status=error.status)
-        return redirect("job", job_id=job.public_id)
     return _show(request, version, form, status=400)
 
 

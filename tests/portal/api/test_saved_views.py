@@ -67,7 +67,7 @@ def test_a_view_of_the_same_name_is_replaced(ada):
     [
         {"name": ""}, {"name": "x" * 41}, {"name": "a\x07b"}, {"whose": "all"}, {"state": ["running"]},
         {"pool": "nowhere"}, {"days": "8d"}, {"since": "1969-12-31"}, {"until": "9999-12-31"}, {"sort": "priority"},
-        {"kind": "batch"},
+        {"kind": "gang"},
     ],
 )  # fmt: skip
 def test_what_is_not_possible_is_refused_with_its_field(ada, wrong):

@@ -1,14 +1,18 @@
 """Services over REST: made by their file, rolled out, woken and stopped, with keys; strangers see nothing."""
 
 from datetime import timedelta
+from time import time
 
 import pytest
 
 from common.locks import database_now
 from common.steady_clock import steady_now
+from monitoring.samples.services import record_traffic
 from services.controlling import control_service
 from services.in_flight import Loads
-from services.models import Replica, Service
+from services.models import CallCount, Replica, Service
+from services.traffic import find_bucket
+from services.traffic_counts import ERRORS, REQUESTS, add_counts
 from services.usage import Calls, add_usage, drop_old_usage, list_usage, sum_usage
 from tests import make
 
@@ -64,6 +68,8 @@ def test_its_state_is_that_of_its_replicas(ada, cast, chat):
 
 def test_a_canary_is_shown_and_ended_early(ada, bob, cast, chat):
     path = f"services/{chat.public_id}"
+    assert ada.get(f"{path}/metrics").json()["cold_starts"] == {"median": None, "last": []}
+    job = make.replica(chat).job.public_id
     make.canary(chat, file_of().replace("access: team", "canary: {share: 20%, back_if: {p95: 1.5x}}"))
     shown = ada.get(path).json()["canary"]
     assert (shown["revision"], shown["share"], shown["so_far"]["error_percent"]) == (2, 20, 3.33)
@@ -71,10 +77,37 @@ def test_a_canary_is_shown_and_ended_early(ada, bob, cast, chat):
     metrics = bob.get(f"{path}/metrics").json()
     assert (metrics["window_s"], metrics["all"]["requests"], metrics["all"]["per_s"]) == (300, 330, 1.1)
     assert [(one["revision"], one["requests"]) for one in metrics["revisions"]] == [(2, 30), (1, 300)]
+    starts = metrics["cold_starts"]
+    assert [(one["job"], one["revision"]) for one in starts["last"]] == [(job, 1)]
+    assert starts["median"]["program_s"] == starts["last"][0]["program_s"] >= 0
     assert bob.post(f"{path}:promote").status_code == 403
     early = ada.post(f"{path}:promote").json()
     assert (early["rollout"], early["canary"]) == (2, None)
     assert ada.post(f"{path}:promote").json()["code"] == "no_canary"
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_its_traffic_is_sampled_and_drawn(ada, chat, monkeypatch, is_known):
+    """What was answered within the last half minute, whole slots of it; and that it is not known while nobody says."""
+    now = time()
+    if not is_known:
+        monkeypatch.setattr("monitoring.samples.services.read_slots_of", lambda *asked: None)
+    monkeypatch.setattr("monitoring.samples.services.read_loads", lambda: Loads({chat.pk: 3}) if is_known else None)
+    make.replica(chat)
+    for seconds, requests in ((9, 60), (20, 30), (90, 1000)):
+        counts = {REQUESTS: requests, ERRORS: requests // 10, find_bucket(0.01): requests}
+        add_counts({(chat.pk, chat.current_id, what): n for what, n in counts.items()}, now - seconds)
+    record_traffic(now)
+    asked = f"services/{chat.public_id}/metrics?step=10"
+    lines = {line["metric"]: line for line in ada.get(asked).json()["series"]}
+    known = {metric: {value for value in line["values"] if value is not None} for metric, line in lines.items()}
+    assert known["replicas"] == known["ready_replicas"] == {1.0}
+    if is_known:
+        assert (known["requests_per_s"], known["errors_per_s"], known["in_flight"]) == ({3.0}, {0.3}, {3.0})
+        assert 8 < min(known["p50_ms"]) < max(known["p95_ms"]) < 12 and lines["p50_ms"]["unit"] == "ms"
+    else:
+        assert not any(known[metric] for metric in ("requests_per_s", "p95_ms", "in_flight"))
+    assert ada.get(f"{asked}&metrics=nothing").json()["errors"][0]["code"] == "unknown_metric"
 
 
 def test_it_is_scaled_until_its_next_file(ada, bob, chat):
@@ -113,21 +146,38 @@ def test_keys_are_shown_once(ada, bob, chat):
 
 def test_usage_is_told_by_day_and_key(ada, chat):
     today = steady_now().date()
+    add_usage(today, {Calls(chat.pk, CallCount.BY_BROWSER): (4, 0)})
     for day, name, key in ((today, "bot", 7), (today, "", 0), (today - timedelta(days=3), "bot", 7)):
         add_usage(day, {Calls(chat.pk, key, name): (5, 1)})
     add_usage(today, {Calls(chat.pk, 7, "bot"): (2, 0)})
     told = ada.get(f"services/{chat.public_id}/usage").json()["results"]
-    assert [(one["key"], one["name"], one["requests"], one["failed"]) for one in told] == [
-        (None, "", 5, 1),
-        (7, "bot", 7, 1),
-        (7, "bot", 5, 1),
+    assert [(one["by"], one["key"], one["name"], one["requests"], one["failed"]) for one in told] == [
+        ("browser", None, "", 4, 0),
+        ("token", None, "", 5, 1),
+        ("key", 7, "bot", 7, 1),
+        ("key", 7, "bot", 5, 1),
     ]
-    assert len(ada.get(f"services/{chat.public_id}/usage?days=3").json()["results"]) == 2
-    [bot, tokens] = sum_usage(list_usage(chat, 30), today)
+    assert len(ada.get(f"services/{chat.public_id}/usage?days=3").json()["results"]) == 3
+    [bot, tokens, _browsers] = sum_usage(list_usage(chat, 30), today)
     assert (bot.today, bot.week, bot.all, bot.errors, tokens.all) == (7, 12, 12, 2, 5)
     chat.call_counts.filter(key=0).update(day=today - timedelta(days=401))
     drop_old_usage()
-    assert chat.call_counts.count() == 2
+    assert chat.call_counts.count() == 3
+
+
+def test_its_replicas_are_hidden_and_shown_among_jobs(ada, cast, chat):
+    replica, job = make.replica(chat).job.public_id, make.job(cast.ada).public_id
+    for kind, shown in (("", {replica, job}), ("service", {replica}), ("batch", {job}), ("interactive", set())):
+        asked = {"kind": kind} if kind else {}
+        assert {one["id"] for one in ada.get("jobs", asked).json()["results"]} == shown
+        view = ada.post("me/views", {"name": "these"} | asked).json()
+        assert (view["kind"], view["jobs"].get("kind", "")) == (kind, kind)
+    page = ada.client
+    page.force_login(cast.ada)
+    for kind, words, rows in (("service", "Replicas of services", [replica]), ("batch", "Jobs", [job])):
+        text = page.get(f"/jobs/?kind={kind}").content.decode()
+        assert [one for one in (replica, job) if f'id="row-{one}"' in text] == rows
+        assert f'<option value="{kind}" selected>{words}</option>' in text
 
 
 def test_it_is_deleted_with_its_replicas(ada, chat):

@@ -47,7 +47,7 @@ def test_the_list_has_the_teams_everybodys_and_the_examples(ada, eve, template):
     assert [one["id"] for one in ada.get("templates?name=first-steps").json()["results"]] == ["first-steps"]
     assert ada.get("templates?team=nlp&fields=id").json()["results"] == [{"id": template}]
     assert eve.get("templates?examples=false").json()["results"] == []
-    assert len(eve.get("templates?examples=true").json()["results"]) == 8
+    assert len(eve.get("templates?examples=true").json()["results"]) == 9
 
 
 def test_a_job_of_it_keeps_template_version_and_values(ada, template):

@@ -385,7 +385,7 @@ async def test_a_key_is_held_to_its_limits_and_its_requests_are_counted(world, m
             assert (answer.status, (await answer.json())["code"]) == (429, "service_key_rate")
             assert answer.headers["Retry-After"] == "20"
     for _ in range(2):  # the second time, nothing is left to store
-        await world.programs._usage._store()
+        await world.door.usage.add()
     rows = CallCount.objects.filter(service=world.service).order_by("name").values_list("name", "requests", "errors")
     assert [row async for row in rows] == [("bot", 3, 2), ("test", 1, 0)]
 

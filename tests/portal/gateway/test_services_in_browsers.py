@@ -10,7 +10,7 @@ from asgiref.sync import sync_to_async
 
 from portal.access.app_links import link_to_service
 from portal.models import AppCode
-from services.models import Revision
+from services.models import CallCount, Revision
 from services.services import stop_service
 from tests import make
 from tests.portal.gateway.conftest import DECLARED
@@ -60,6 +60,9 @@ async def test_a_page_says_that_it_wakes_and_comes_back_while_a_script_waits(cha
         seen = dict((await answer.json())["headers"])
     assert seen["Cookie"] == "own=1" and "Authorization" not in seen
     assert "frame-ancestors 'self'" in answer.headers["Content-Security-Policy"]
+    await chat.gateway._services.usage.add()  # neither the page that waited nor who had to sign in first
+    [counted] = [row async for row in CallCount.objects.values_list("service", "key", "name", "requests", "errors")]
+    assert counted == (chat.task.pk, CallCount.BY_BROWSER, "", 2, 0)
     # What its program sends for the host beyond its own is taken out, as for every app.
     async with chat.visit("/cookies", cookie) as answer:
         assert "Clear-Site-Data" not in answer.headers and answer.headers.getall("Set-Cookie") == ["fine=1; Path=/"]

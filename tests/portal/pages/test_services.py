@@ -9,7 +9,7 @@ from jobs.states import TaskState
 from portal.access.app_links import link_to_service
 from services.controlling import control_service
 from services.in_flight import Loads
-from services.models import Replica, Revision, Service
+from services.models import CallCount, Replica, Revision, Service
 from services.usage import Calls, add_usage
 from tests import make
 from tests.portal.pages.test_schedules import sign_in, text
@@ -50,6 +50,7 @@ def test_each_state_is_said_and_has_its_action(ada, cast, settings):
     service = make.service(cast.ada)
     page = f"/services/{service.public_id}/"
     assert f'href="{link_to_service(service)}"' in text(ada.get(page))
+    assert "No start yet" in text(ada.get(page))
     assert "the next request wakes it" in text(ada.get(page)) and "Wake now" in text(ada.get(page))
     look(service)
     assert "Its replica waits in the queue." in text(ada.get(page))
@@ -72,6 +73,8 @@ def test_a_canary_is_shown_with_its_rule_and_ended_either_way(ada, cast):
     service = make.service(cast.ada)
     page = f"/services/{service.public_id}/"
     assert "no requests" not in text(ada.get(page)) and "Requests per second" in text(ada.get(page))
+    make.replica(service)
+    assert "Median of 1 start" in text(ada.get(page))
     make.canary(service, file_of().replace("access: team", "canary: {back_if: {p95: 1.5x}}"))
     shown = text(ada.get(page))
     assert "Revision 2 gets 10% of the requests, and takes over at" in shown and "3.3<small>%" in shown
@@ -121,9 +124,14 @@ def test_a_key_is_shown_once(ada, cast):
     key = service.keys.get()
     assert key.prefix in text(ada.get(page)) and "Copy it now" not in text(ada.get(page))
     assert "No requests yet" in text(ada.get(page))
-    add_usage(steady_now().date(), {Calls(service.pk, key.pk, "bot"): (12, 3)})
+    browsers = Calls(service.pk, CallCount.BY_BROWSER)
+    add_usage(steady_now().date(), {Calls(service.pk, key.pk, "bot"): (12, 3), browsers: (5, 0)})
     ada.post(f"{page}/{key.pk}/limits", {"per_minute": "60", "in_flight": ""})
-    assert "60 a minute</div>" in text(ada.get(page)) and '<td class="num">12</td>' in text(ada.get(page))
+    assert (
+        "Browsers" in text(ada.get(page))
+        and "60 a minute</div>" in text(ada.get(page))
+        and '<td class="num">12</td>' in text(ada.get(page))
+    )
     assert "A limit is a whole number" in text(ada.post(f"{page}/{key.pk}/limits", {"in_flight": "0"}, follow=True))
     ada.post(f"{page}/{key.pk}/end")
     assert not service.keys.exists()

@@ -12,6 +12,7 @@ from jobs.code.upload import keep_code, pack_one_file
 from jobs.copying.differences import compare_files
 from jobs.models import Job, JobKind
 from scheduler.models import Lease
+from services.models import Service
 from tests import make
 
 pytestmark = pytest.mark.django_db
@@ -62,6 +63,22 @@ def post(client):
         return client.post(path, named, headers={"Origin": conf.TESSERA_PUBLIC_URL})
 
     return post
+
+
+def test_a_service_is_made_of_a_template_and_what_is_wrong_is_told_at_its_parameter(cast, get, post):
+    values = {"v__name": "kinds", "v__environment": "", "v__replicas": "0..2", "v__access": "key"}
+    assert "Create the service" in get(cast.ada, "/templates/file-type/")
+    shown = post(cast.ada, "/templates/file-type/preview", version=1, **values).content.decode()
+    assert 'data-tone="done"' in shown and "kind: service" in shown and "environment:" not in shown
+    assert "Never stopped for others" not in shown  # which a replica beyond the least is
+    refused = post(cast.ada, "/templates/file-type/", version=1, **values | {"v__name": "Kinds"})
+    assert refused.status_code == 400 and "“Kinds” cannot be the name of a service" in refused.content.decode()
+    assert 'id="id_v-name_error"' in refused.content.decode() and not Service.objects.exists()
+    made = post(cast.ada, "/templates/file-type/", version=1, **values)
+    service = Service.objects.get()
+    assert made.status_code == 302 and made["Location"] == f"/services/{service.public_id}/"
+    assert (service.name, service.serving.access, service.serving.replicas) == ("kinds", "key", (0, 2))
+    assert post(cast.ada, "/templates/file-type/", version=1, **values).status_code == 409  # the name is taken
 
 
 def test_the_list_has_a_teams_and_the_examples_and_is_searched(cast, template, get):

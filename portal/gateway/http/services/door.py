@@ -17,8 +17,10 @@ from portal.gateway.http.relay import NotStarted
 from portal.gateway.http.scope import Send
 from portal.gateway.http.services.canary_shares import CanaryShares
 from portal.gateway.http.services.early_body import EarlyBody
+from portal.gateway.http.services.going_on import going_on
 from portal.gateway.http.services.in_flight import InFlight
 from portal.gateway.http.services.traffic import TrafficCounts
+from portal.gateway.http.services.usage import UsageCounter
 from portal.gateway.http.upstream import NOT_RUNNING, NotDialed, open_session
 from portal.services.wait_words import Wait, describe_waking
 from runtimes.contract.access import Access
@@ -52,13 +54,13 @@ class ServiceDoor:
         self._access = access
         self._routes: LoadCache[Route] = LoadCache(load_route, lambda: ROUTE_S)
         self._session: aiohttp.ClientSession | None = None
-        self.in_flight, self.traffic = InFlight(), TrafficCounts()
+        self.in_flight, self.traffic, self.usage = InFlight(), TrafficCounts(), UsageCounter()
         self._canaries = CanaryShares(self.in_flight)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Publish what is in flight and what was answered while the process lives."""
-        async with self.in_flight.publishing(), self.traffic.publishing():
+        """Publish what is in flight, what was answered and who called while the process lives."""
+        async with self.in_flight.publishing(), self.traffic.publishing(), going_on(self.usage.store()):
             yield
         await self.aclose()
 

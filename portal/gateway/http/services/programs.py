@@ -29,8 +29,8 @@ from portal.gateway.http.services.door import Left, ServiceDoor, StillWaking
 from portal.gateway.http.services.early_body import EarlyBody
 from portal.gateway.http.services.going_on import going_on
 from portal.gateway.http.services.key_limits import KeyLimits
-from portal.gateway.http.services.usage import UsageCounter
 from portal.gateway.http.websocket_relay import relay_socket
+from services.usage import Calls
 
 log = logging.getLogger("tessera.gateway")
 
@@ -48,7 +48,7 @@ class ProgramDoor:
     def __init__(self, portal: Application, door: ServiceDoor):
         self._portal, self._door = portal, door
         self._callers: LoadCache[Caller] = LoadCache(load_caller, lambda: CALLER_S)
-        self._limits, self._usage = KeyLimits(), UsageCounter()
+        self._limits = KeyLimits()
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket") or not (scope.get("raw_path") or b"").startswith(PREFIX):
@@ -59,7 +59,8 @@ class ProgramDoor:
             prefix, team, name, path = _read_address(request.raw_path)
             asked = (team.lower(), name, _read_secret(request))
             caller = await self._find_caller(asked)
-            language, send = caller.language, self._usage.watch(caller, send)
+            language = caller.language
+            send = self._door.usage.watch(Calls(caller.service, caller.key, caller.key_name), send)
             passed = replace(request, raw_path=path, headers=to_replica(request.headers), scheme=_scheme())
             async with self._limits.admitted(caller):
                 if scope["type"] == "websocket":
@@ -78,8 +79,8 @@ class ProgramDoor:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Keep what is counted while the process lives."""
-        async with going_on(self._limits.renew(), self._usage.store()):
+        """Keep the limits of keys while the process lives."""
+        async with going_on(self._limits.renew()):
             yield
 
     async def _serve(self, caller: Caller, prefix: str, request: Request, receive: EarlyBody, send: Send) -> None:

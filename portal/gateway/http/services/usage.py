@@ -8,7 +8,6 @@ from channels.db import database_sync_to_async
 from django.db import Error
 
 from common.steady_clock import steady_now
-from portal.access.services.callers import Caller
 from portal.gateway.http.scope import Message, Send
 from services.usage import Calls, add_usage
 
@@ -23,12 +22,12 @@ class UsageCounter:
     def __init__(self) -> None:
         self._counted: dict[Calls, list[int]] = defaultdict(lambda: [0, 0])
 
-    def watch(self, caller: Caller, send: Send) -> Send:
+    def watch(self, calls: Calls, send: Send) -> Send:
         """Return a `send` that counts one request once its answer starts; from 400 on it is an error."""
 
         async def send_counted(message: Message) -> None:
             if message["type"] in STARTS:
-                counts = self._counted[Calls(caller.service, caller.key, caller.key_name)]
+                counts = self._counted[calls]
                 counts[0] += 1
                 counts[1] += message.get("status", 0) >= 400
             await send(message)
@@ -40,11 +39,12 @@ class UsageCounter:
         try:
             while True:
                 await asyncio.sleep(EVERY_S)
-                await self._store()
+                await self.add()
         finally:
-            await self._store()
+            await self.add()
 
-    async def _store(self) -> None:
+    async def add(self) -> None:
+        """Add what was counted since the last time."""
         counted, self._counted = self._counted, defaultdict(lambda: [0, 0])
         if not counted:
             return
