@@ -35,6 +35,7 @@ KEY_ORDER = (
     "idle",
     "notify",
     "array",
+    "search",
     "serve",
 )
 

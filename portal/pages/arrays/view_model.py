@@ -164,9 +164,10 @@ class ArrayPage:
 
     @cached_property
     def rows(self) -> list[ElementRow]:
-        wish = self.view.spec.array
+        wish = self.view.spec.elements
         views = view_jobs(self.page.object_list, self.user)
-        values = [wish.values_at(view.job.array_index or 0) if wish else {} for view in views]
+        names = wish.names if wish else ()
+        values = [{name: view.job.spec["env"].get(name, "") for name in names} for view in views]
         last = {(curve.job, curve.name): show_value(curve.last).words for curve in reversed(self._curves)}
         return [
             ElementRow(
