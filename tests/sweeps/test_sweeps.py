@@ -1,6 +1,5 @@
 """Sweeps in the database: trials are drawn of those before them, each once, and who falls behind is stopped."""
 
-from datetime import UTC, datetime
 from itertools import count
 
 import pytest
@@ -8,13 +7,10 @@ from django.db import connection
 
 from jobs.arrays.making import make_due_elements
 from jobs.arrays.models import JobArray
-from jobs.arrays.services import retry_array, submit_array
-from jobs.jobfile.parse import parse_spec
+from jobs.arrays.services import retry_array
 from jobs.jobfile.spec import from_json
 from jobs.models import Job
 from jobs.states import JobState, TaskState
-from reported_numbers.growing import grow_series
-from reported_numbers.models import Series
 from sweeps.drawing import RANDOM_FIRST, draw_values
 from sweeps.pruning import prune_open_sweeps
 from sweeps.trials import load_trials, rank_trials
@@ -25,8 +21,7 @@ SEARCH = {"metric": "loss", "trials": 14, "at_once": 3, "space": {"x": "-5.0..10
 
 
 def submit(person, **search) -> JobArray:
-    spec = parse_spec({"run": "true", "name": "sweep", "team": "nlp", "pool": "dev", "search": {**SEARCH, **search}})
-    return submit_array(user=person, spec=spec, check=lambda draft: None, containers=True)
+    return make.array(person, search={**SEARCH, **search})
 
 
 def made(array: JobArray) -> JobArray:
@@ -40,15 +35,9 @@ def elements(array: JobArray, *states: str) -> list[Job]:
     return list(found.filter(state__in=states) if states else found)
 
 
-def report(job: Job, *losses: float, name: str = "loss") -> None:
-    series = Series(task=job.newest_tasks.get(), name=name)
-    grow_series(series, [(float(step), loss) for step, loss in enumerate(losses, 1)], datetime.now(UTC))
-    series.save()
-
-
 def finish(job: Job, loss: float) -> None:
-    make.start(job)
-    report(job, loss)
+    (task,) = make.start(job)
+    make.numbers(task, "loss", (1, loss))
     make.end(job)
 
 
@@ -78,7 +67,7 @@ class Killed(BaseException):
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("killed_at", range(1, 90, 12))
+@pytest.mark.parametrize("killed_at", range(1, 90, 18))
 def test_a_worker_that_is_killed_at_any_statement_draws_what_it_would_have(killed_at):
     array = made(submit(make.cast().ada))
     while array.made < RANDOM_FIRST:
@@ -111,12 +100,10 @@ def test_who_falls_behind_is_stopped_saved_and_counts_as_done():
     cast = make.cast()
     array = made(submit(cast.ada, method="asha", trials=3, rungs=[2, 4]))
     good, bad, early = elements(array)
-    for job in (good, bad, early):
-        make.start(job)
+    for job, losses in ((good, (0.9, 0.2, 0.15)), (bad, (0.3, 0.8)), (early, (0.1,))):
+        (task,) = make.start(job)
+        make.numbers(task, "loss", *enumerate(losses, 1))
     array = made(array)
-    report(good, 0.9, 0.2, 0.15)
-    report(bad, 0.3, 0.8)
-    report(early, 0.1)
     assert prune_open_sweeps() == 1 and prune_open_sweeps() == 0
     bad.refresh_from_db()
     assert (bad.stop_reason, bad.stop_requested_by) == ("pruned", "system")
