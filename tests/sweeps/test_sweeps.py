@@ -11,7 +11,7 @@ from jobs.arrays.services import retry_array
 from jobs.jobfile.spec import from_json
 from jobs.models import Job
 from jobs.states import JobState, TaskState
-from sweeps.drawing import RANDOM_FIRST, draw_values
+from sweeps.drawing import RANDOM_FIRST, draw, draw_values
 from sweeps.pruning import prune_open_sweeps
 from sweeps.trials import load_trials, rank_trials
 from tests import make
@@ -87,13 +87,11 @@ def test_a_worker_that_is_killed_at_any_statement_draws_what_it_would_have(kille
             made(array)
         except Killed:
             pass
-    array = made(array)
-    drawn = [job.spec["env"] for job in elements(array)[RANDOM_FIRST:]]
-    assert [job.array_index for job in elements(array)] == list(range(12))
-    assert drawn == UNDISTURBED.setdefault("drawn", drawn)
-
-
-UNDISTURBED: dict[str, list] = {}
+    array, wish = made(array), from_json(array.spec).search
+    trials = load_trials(array, wish)
+    assert [trial.index for trial in trials] == list(range(12))
+    for trial in trials[RANDOM_FIRST:]:
+        assert trial.values == draw(wish, trials[: trial.index], trial.index)
 
 
 def test_who_falls_behind_is_stopped_saved_and_counts_as_done():

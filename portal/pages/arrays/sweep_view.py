@@ -1,6 +1,5 @@
 """View model of a sweep on the page of its array: the best trial, and all of them as parallel coordinates."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,6 +9,7 @@ from django.utils.translation import gettext as _
 from jobs.arrays.models import JobArray, show_element_id
 from jobs.jobfile.search.space import Choices, Parameter
 from jobs.jobfile.search.wish import SearchWish
+from sweeps.importance import rank_importance
 from sweeps.trials import Trial, load_trials, rank_trials
 
 MOST_LINES = 200
@@ -84,6 +84,12 @@ class SweepView:
         early = _("%(n)s stopped early") % {"n": pruned}
         return f"{told}, {early}" if pruned else told
 
+    @cached_property
+    def importance(self) -> list[tuple[str, list[tuple[str, float]], int]]:
+        """Return the parameters as (name, its bar, percent), the one that matters most first."""
+        shares = rank_importance(self.wish, self.ranked)
+        return [(name, [("work", 100 * share)], round(100 * share)) for name, share in shares.items()]
+
     @property
     def width(self) -> int:
         return max(LEAST_WIDTH, EACH_WIDTH * (len(self.wish.space) + 1))
@@ -132,10 +138,7 @@ def find_place(parameter: Parameter, text: str) -> float:
     if isinstance(parameter, Choices):
         known, last = parameter.values, len(parameter.values) - 1
         return known.index(text) / last if last and text in known else 0.5
-    low, high, value = parameter.low, parameter.high, float(text)
-    if parameter.log:
-        low, high, value = math.log(low), math.log(high), math.log(value)
-    return (value - low) / (high - low)
+    return parameter.place(text)
 
 
 def list_ticks(parameter: Parameter) -> list[Tick]:

@@ -51,6 +51,13 @@ class Interval:
     def text(self) -> str:
         return f"{self.first}..{self.last}{' log' if self.log else ''}"
 
+    def place(self, text: str) -> float:
+        """Return where a value lies, from 0 at the first to 1 at the last."""
+        low, high, value = self.low, self.high, float(text)
+        if self.log:
+            low, high, value = math.log(low), math.log(high), math.log(value)
+        return (value - low) / (high - low)
+
     def pick(self, random: Random) -> str:
         widened = 0.5 if self.is_whole else 0.0  # so that the ends are as likely as all others
         low, high = self.low - widened, self.high + widened
