@@ -67,7 +67,7 @@ class Killed(BaseException):
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("killed_at", range(1, 90, 18))
+@pytest.mark.parametrize("killed_at", range(1, 90, 29))
 def test_a_worker_that_is_killed_at_any_statement_draws_what_it_would_have(killed_at):
     array = made(submit(make.cast().ada))
     while array.made < RANDOM_FIRST:
