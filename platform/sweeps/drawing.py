@@ -27,7 +27,7 @@ optuna.logging.set_verbosity(optuna.logging.WARNING)
 def draw_values(array: JobArray, spec: JobSpec) -> dict[str, str]:
     """Return the values of the next element of a locked array."""
     assert spec.elements is not None
-    if spec.search is None or spec.search.method != "tpe" or array.made < RANDOM_FIRST:
+    if spec.search is None or not _learns(spec.search, array.made):
         return spec.elements.values_at(array.made)
     return draw(spec.search, load_trials(array, spec.search), array.made)
 
@@ -37,7 +37,7 @@ def draw(wish: SearchWish, seen: Iterable[Trial], number: int) -> dict[str, str]
 
     Those that are open count as bad ones, so that the next is not beside them.
     """
-    if wish.method != "tpe" or number < RANDOM_FIRST:
+    if not _learns(wish, number):
         return wish.values_at(number)
     space = {name: _describe(parameter) for name, parameter in wish.space.items()}
     seed = crc32(f"{wish.seed}:{number}".encode())
@@ -46,6 +46,10 @@ def draw(wish: SearchWish, seen: Iterable[Trial], number: int) -> dict[str, str]
     study.add_trials([_replay(trial, wish, space) for trial in seen])
     drawn = study.ask(space).params
     return {name: _show(drawn[name], wish.space[name]) for name in wish.space}
+
+
+def _learns(wish: SearchWish, number: int) -> bool:
+    return wish.method == "tpe" and number >= RANDOM_FIRST
 
 
 def _replay(trial: Trial, wish: SearchWish, space: dict[str, BaseDistribution]) -> FrozenTrial:

@@ -9,7 +9,7 @@ from django.db.models import F, Max, Min, Q, QuerySet
 from jobs.arrays.models import PRUNED, JobArray
 from jobs.jobfile.search.wish import SearchWish
 from jobs.models import Job
-from jobs.states import JobState
+from jobs.states import JOB_FINAL, JobState
 
 READ = ("array_index", "spec", "state", "reason")
 
@@ -27,7 +27,7 @@ class Trial:
 
     @property
     def is_open(self) -> bool:
-        return self.state not in (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED)
+        return self.state not in JOB_FINAL
 
     @property
     def is_pruned(self) -> bool:

@@ -11,7 +11,7 @@ from sweeps.trials import Trial
 
 SPACE = {"x": Interval("-5.0", "10.0"), "y": Interval("0.0", "15.0")}
 SMALLEST = 0.397887
-TRIALS, AT_ONCE, SEEDS = 40, 4, 10
+TRIALS, AT_ONCE, SEEDS = 40, 4, 20
 
 
 def branin(values: dict[str, str]) -> float:

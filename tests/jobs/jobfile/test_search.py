@@ -29,7 +29,13 @@ def test_random_values_stay_within_the_space_and_are_the_same_each_time(seed, in
     space = "{lr: 1e-5..0.123456789 log, n: 1..4, w: 8..64 log, o: [a, b]}"
     text = f"{{metric: m, trials: 9, seed: {seed}, space: {space}}}"
     values = read(text).values_at(index)
-    assert values == read(text).values_at(index) and list(values) == ["lr", "n", "w", "o"]
+    turned = text.replace(space, "{o: [a, b], w: 8..64 log, n: 1..4, lr: 1e-5..0.123456789 log}")
+    assert values == read(text).values_at(index) == read(turned).values_at(index) and list(values) == [
+        "lr",
+        "n",
+        "w",
+        "o",
+    ]
     assert 1e-5 <= float(values["lr"]) <= 0.123456789 and values["o"] in "ab"
     assert values["n"] in ("1", "2", "3", "4") and 8 <= int(values["w"]) <= 64
 

@@ -64,8 +64,10 @@ class SearchWish:
         """Return a trial's values as they are without regard to others: of the grid, else random ones."""
         if self.method == "grid":
             return ArrayWish(self.count, list_grid(self.space)).values_at(index)
-        random = Random(f"{self.seed}:{index}")  # noqa: S311 - values are no secret
-        return {name: parameter.pick(random) for name, parameter in self.space.items()}
+        return {
+            name: parameter.pick(Random(f"{self.seed}:{index}:{name}"))  # noqa: S311 - values are no secret
+            for name, parameter in self.space.items()  # whose order the database does not keep
+        }
 
 
 class Steps(Shape):
