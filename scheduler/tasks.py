@@ -53,6 +53,8 @@ from scheduler.reconcile.simulated_samples import sample_simulated_cards
 from scheduler.runtime import get_runtime, get_sampler
 from schedules.firing import fire_due
 from services.controlling import control_services
+from sweeps.drawing import draw_values
+from sweeps.pruning import prune_open_sweeps
 
 log = logging.getLogger("tessera.tasks")
 
@@ -226,10 +228,11 @@ def serve() -> None:
 
 @shared_task
 def make_elements() -> None:
-    """Make the elements of arrays for which there is room."""
+    """Make the elements of arrays for which there is room, and stop the trials of sweeps that have fallen behind."""
     clear_hint("make_elements")
     try:
-        make_due_elements(check_possible, get_runtime().capabilities.containers)
+        prune_open_sweeps()
+        make_due_elements(check_possible, get_runtime().capabilities.containers, draw_values)
     except (Unavailable, DatabaseError) as failed:  # the next beat goes on
         log.warning("arrays wait: %s", failed)
 

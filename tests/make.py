@@ -318,8 +318,9 @@ def job(person: User, *, check=lambda draft: None, **spec) -> Job:
 
 
 def array(person: User, array: object = 3, **spec) -> JobArray:
-    """An array in pool dev, with its first element."""
-    file = {"run": "true", "name": "sweep", "team": "nlp", "pool": "dev", **spec, "array": array}
+    """An array in pool dev, with its first element; a sweep where there is a `search`."""
+    wish = {} if "search" in spec else {"array": array}
+    file = {"run": "true", "name": "sweep", "team": "nlp", "pool": "dev", **spec, **wish}
     return submit_array(user=person, spec=parse_spec(file), check=lambda draft: None, containers=True)
 
 

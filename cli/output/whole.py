@@ -20,6 +20,7 @@ from cli.output.plan import format_reasons
 from cli.output.safe_text import plain
 
 TITLE = 11
+BEST_TRIALS = 5
 
 
 def describe_job(job: dict[str, Any], wait: dict[str, Any] | None, length: dict[str, Any] | None = None) -> list[str]:
@@ -61,6 +62,7 @@ def describe_array(array: dict[str, Any]) -> list[str]:
         _row("Belongs to", f"{array['owner']}, team {array['team']}"),
         *(_clock_row(title, array[name], at) for title, name in (("Submitted", "submitted_at"), ("Ended", "ended_at"))),
         _clock_row("Last ends", array.get("expected_end_at"), at),
+        *_describe_sweep(array["id"], array.get("sweep")),
         _row("Refused", array["detail"]),
         _row("Page", array["links"]["html"]),
     ]
@@ -90,6 +92,20 @@ def describe_node(node: dict[str, Any]) -> list[str]:
     lines += [_describe_check(check, node["gpus"]) for check in checks if check["state"] in ("fail", "warn")]
     passed = sum(check["state"] == "ok" for check in checks)
     return [*lines, f"{passed} of {len(checks)} checks pass." if checks else "Nothing was heard of its checks lately."]
+
+
+def _describe_sweep(array: str, sweep: dict[str, Any] | None) -> list[str]:
+    """Tell what a sweep looks for, and its best trials."""
+    if not sweep:
+        return []
+    best = [
+        f"{trial['score']:.6g} by {array}.{trial['index']}, {trial['job']}: "
+        + " ".join(f"{name}={value}" for name, value in trial["values"].items())
+        for trial in sweep["trials"][:BEST_TRIALS]
+    ]
+    looks_for = f"{'smallest' if sweep['mode'] == 'min' else 'largest'} {sweep['metric']}"
+    rows = [_row("Best" if at == 0 else "", plain(trial)) for at, trial in enumerate(best or ["none yet"])]
+    return [_row("Looks for", plain(looks_for)), *rows]
 
 
 def _describe_state(job: dict[str, Any], at: datetime) -> str:

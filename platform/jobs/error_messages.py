@@ -9,8 +9,8 @@ BUDGET_SPENT = _(
 
 FIELD_MESSAGES = {
     "array_not_here": _(
-        "One job is made here, and an array is many. Submit the file under Jobs or with tessera submit, or remove "
-        "array."
+        "One job is made here, and an array or a sweep is many. Submit the file under Jobs or with tessera submit, or "
+        "remove %(key)s."
     ),
     "choose_team": _("You are in several teams. Set team to one of them: %(known)s."),
     "code_not_uploaded": _(

@@ -209,6 +209,13 @@ REASONS: dict[str, Reason] = {
         _("Mend or retry that job first, then retry this one."),
     ),
     "replaced": Reason(T.STOPPED, False, "neutral", _("Stopped because its schedule started the next run instead.")),
+    "pruned": Reason(
+        T.STOPPED,
+        False,
+        "neutral",
+        _("Stopped early by its sweep: other trials had come further by the same step."),
+        _("Its numbers are kept. The page of the sweep shows the best trial."),
+    ),
     "not_needed": Reason(
         T.STOPPED, False, "ok", _("Stopped because its service needs fewer replicas, or another revision.")
     ),

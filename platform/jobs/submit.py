@@ -175,8 +175,9 @@ class PoolChooser:
 
     def choose(self, spec: JobSpec, job: Job | None = None) -> Draft:
         """Return the draft in the pool that it prefers. job: what is changed to it."""
-        if spec.array is not None:
-            raise InvalidInput([FieldError("/array", "array_not_here")])
+        if spec.elements is not None:
+            key = "array" if spec.array else "search"
+            raise InvalidInput([FieldError(f"/{key}", "array_not_here", {"key": key})])
         if spec.serve is not None:
             raise InvalidInput([FieldError("/kind", "service_not_here")])
         team = pick_team(self._teams, spec.team)

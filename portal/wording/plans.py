@@ -10,6 +10,7 @@ from common.resources import show_duration, show_gpu
 from jobs.arrays.estimate import plan_duration_s
 from jobs.arrays.models import USUAL_AT_ONCE
 from jobs.jobfile.array_values import ArrayWish
+from jobs.jobfile.search.wish import SearchWish
 from jobs.models import Job, Priority
 from jobs.submit import Draft
 from portal.wording.errors import describe_field_error
@@ -55,7 +56,7 @@ def describe_plan(answer: PlanAnswer) -> str:
     return _("Waiting: %(place)s, %(when)s") % {"place": place, "when": when}
 
 
-def describe_array(wish: ArrayWish, time_s: int | None) -> str:
+def describe_array(wish: ArrayWish | SearchWish, time_s: int | None) -> str:
     """Say how many elements a plan stands for, and how long all take where the file says how long each does."""
     at_once = wish.at_once or USUAL_AT_ONCE
     params = {"count": wish.count, "at_once": at_once, "each": show_duration(time_s or 0)}

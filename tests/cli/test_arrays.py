@@ -86,3 +86,14 @@ def test_one_is_waited_for_until_all_elements_have_ended(ada, file):
     late = ada("submit", file, "--wait", "end", "--timeout", "1s")
     assert late.exit_code == 5 and "is still queued" in late.stderr
     assert "0 of 6 have ended" in late.stderr
+
+
+def test_a_sweep_is_shown_with_its_best_trials(ada, cast):
+    array = make.array(cast.ada, search={"method": "grid", "metric": "loss", "space": {"lr": ["0.1", "0.2"]}})
+    assert "none yet" in ada("show", array.public_id).stdout
+    make_more()
+    for job, loss in zip(Job.objects.order_by("array_index"), (0.5, 0.25), strict=True):
+        (task,) = make.start(job)
+        make.numbers(task, "loss", (1, loss))
+    shown = ada("show", array.public_id).stdout
+    assert "smallest loss" in shown and f"0.25 by {array.public_id}.1" in shown and "lr=0.2" in shown

@@ -43,3 +43,26 @@ def test_elements_run_with_their_values_as_there_is_room(stack):
     assert again["elements"]["failed"] == 2
     retried = stack.api("GET", f"/jobs?array={array}&state=failed")["results"]
     assert [job["attempt"] for job in retried] == [2, 2]
+
+
+TRIAL = """trap 'echo saved; exit 0' TERM
+for step in $(seq 1 40); do tessera-report loss=$x step=$step; sleep 0.5 & wait; done"""
+SWEEP = {
+    "run": TRIAL, "name": "search",
+    "search": {"method": "asha", "metric": "loss", "trials": 3, "rungs": [4], "space": {"x": ["3", "5", "7"]}},
+}  # fmt: skip
+
+
+def test_a_sweep_stops_who_falls_behind_and_tells_the_best(stack):
+    array = stack.api("POST", "/jobs", SWEEP)["id"]
+    until = time.monotonic() + 100
+    while (shown := stack.api("GET", f"/arrays/{array}"))["ended_at"] is None and time.monotonic() < until:
+        time.sleep(0.5)
+    trials = shown["sweep"]["trials"]
+    assert (shown["state"], shown["elements"]["succeeded"], len(trials)) == ("succeeded", 3, 3)
+    assert trials[0] == shown["sweep"]["best"] and [trial["is_pruned"] for trial in trials] == [False, True, True]
+    assert [trial["score"] for trial in trials] == sorted(float(trial["values"]["x"]) for trial in trials)
+    for trial in trials[1:]:
+        job = stack.api("GET", f"/jobs/{trial['job']}")
+        assert (job["state"], job["reason"]) == ("cancelled", "pruned")
+        assert "saved" in stack.text(f"/jobs/{trial['job']}/logs")

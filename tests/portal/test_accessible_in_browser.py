@@ -42,6 +42,10 @@ def make_full_world() -> make.Cast:
         for task in job.tasks.all():
             make.numbers(task, "train/loss", (1, 0.9), (2, 0.4), (3, 0.5))
             make.numbers(task, "lr", (1, 1e-5), (2, 1e-6))
+    search = {"metric": "loss", "trials": 9, "space": {"lr": "1e-5..1e-1 log"}}
+    cast.sweep = make.array(cast.ada, search=search, cpu="100m", memory="100MB", max_time="1h")
+    (task,) = make.start(cast.sweep.elements.get())
+    make.numbers(task, "loss", (1, 0.9), (2, 0.4))
     make.service_key(cast.service)
     set_secret(actor=cast.ada, name="HF_TOKEN", value="hf_1234567890")
     AlertRule.objects.create(
@@ -72,6 +76,7 @@ def pages_of(cast) -> list[str]:
         "/console/machines/service?to=drain&node=n1",
         "/cluster/replay/",
         f"/a/{cast.array.public_id}/",
+        f"/a/{cast.sweep.public_id}/",
         "/environments/",
         "/data/",
         f"/data/{cast.dataset.dataset.public_id}/",

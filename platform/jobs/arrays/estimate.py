@@ -8,6 +8,7 @@ from django.db.models import Avg, F
 from common.resources import parse_duration
 from jobs.arrays.models import JobArray
 from jobs.jobfile.array_values import ArrayWish
+from jobs.jobfile.search.wish import SearchWish
 from jobs.models import Job
 from jobs.states import JobState
 
@@ -15,7 +16,7 @@ LOOKED_AT = 100
 """Of how many elements that succeeded the mean length is taken."""
 
 
-def plan_duration_s(wish: ArrayWish, time_s: int | None) -> int | None:
+def plan_duration_s(wish: ArrayWish | SearchWish, time_s: int | None) -> int | None:
     """Return how long all elements take that start as many at once as the file says; None where it does not say both
     how many and how long each takes.
     """

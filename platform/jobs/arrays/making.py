@@ -1,4 +1,4 @@
-"""Make the elements of arrays as there is room for them: each once, whatever is killed when.
+"""Make the elements of arrays, and the trials of sweeps, as there is room for them: each once, whatever is killed when.
 
 One transaction, under the array's lock, makes one element and counts it as made. What a killed worker leaves behind is
 an array of which an element is to be made still.
@@ -6,8 +6,10 @@ an array of which an element is to be made still.
 
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 
 from django.db import DatabaseError, transaction
 from django.db.models import Count
@@ -16,7 +18,7 @@ from common.errors import BudgetSpent, PlatformError, QuotaExceeded, StaleState,
 from common.locks import database_now, lock_rows
 from events.notices import notify_all
 from events.record_and_publish import SYSTEM, publish_row, record
-from jobs.arrays.models import ElementCounts, JobArray
+from jobs.arrays.models import IS_PRUNED, ElementCounts, JobArray
 from jobs.arrays.steps import Step, choose_step
 from jobs.control import retry_job
 from jobs.jobfile.spec import JobSpec, from_json
@@ -30,31 +32,39 @@ log = logging.getLogger("tessera.arrays")
 MAKE_S = 5.0
 """How long one call makes elements; the next one goes on."""
 TRY_AGAIN = timedelta(seconds=30)
+Draw = Callable[[JobArray, JobSpec], dict[str, str]]
+"""Returns the values of the next element of a locked array, whose file is this."""
 TRANSIENT = (QuotaExceeded, BudgetSpent, StaleState)
 """Refusals that pass by themselves: a limit of counts has room again, a budget refills."""
 
 
-def make_due_elements(check: Check, containers: bool) -> int:
+def read_values(array: JobArray, spec: JobSpec) -> dict[str, str]:
+    """Return the next element's values where they do not depend on what others have reported."""
+    assert spec.elements is not None
+    return spec.elements.values_at(array.made)
+
+
+def make_due_elements(check: Check, containers: bool, draw: Draw = read_values) -> int:
     """Take the next steps of all open arrays in turn, for MAKE_S at most; return how many elements were made or queued
     again. check, containers: as jobs.submit has them.
     """
     made, until = 0, time.monotonic() + MAKE_S
     going = list(JobArray.objects.open().order_by("pk").values_list("pk", flat=True))
     while going and time.monotonic() < until:
-        going = [pk for pk in going if take_step(pk, check, containers)]
+        going = [pk for pk in going if take_step(pk, check, containers, draw)]
         made += len(going)
     return made
 
 
 @transaction.atomic
-def take_step(pk: int, check: Check, containers: bool) -> bool:
+def take_step(pk: int, check: Check, containers: bool, draw: Draw = read_values) -> bool:
     """Do what is next for an array and count its elements anew; return whether there may be more to do at once."""
     array = lock_array(pk)
     counts = count_elements(array)
     again = _find_retried(array).order_by("array_index").first()
     step = choose_step(array, counts, again is not None, database_now())
     if step in (Step.MAKE, Step.RETRY):
-        _try(array, again, check, containers)
+        _try(array, again, partial(make_element, array, check, containers, draw))
     elif step == Step.END:
         _end(array, counts)
     store_counts(array)
@@ -68,13 +78,15 @@ def lock_array(pk: int) -> JobArray:
 
 
 def count_elements(array: JobArray) -> ElementCounts:
-    states = dict(Job.objects.filter(array=array.pk).order_by().values_list("state").annotate(n=Count("pk")))
+    elements = Job.objects.filter(array=array.pk).order_by()
+    states = dict(elements.values_list("state").annotate(n=Count("pk")))
+    pruned = elements.filter(IS_PRUNED).count() if states.get(JobState.CANCELLED) else 0
     return ElementCounts(
         waiting=states.get(JobState.QUEUED, 0),
         running=sum(states.get(state, 0) for state in JOB_ACTIVE),
-        succeeded=states.get(JobState.SUCCEEDED, 0),
+        succeeded=states.get(JobState.SUCCEEDED, 0) + pruned,
         failed=states.get(JobState.FAILED, 0),
-        cancelled=states.get(JobState.CANCELLED, 0),
+        cancelled=states.get(JobState.CANCELLED, 0) - pruned,
     )
 
 
@@ -86,12 +98,12 @@ def store_counts(array: JobArray) -> None:
         publish_row(array)
 
 
-def make_element(array: JobArray, check: Check, containers: bool) -> Job:
+def make_element(array: JobArray, check: Check, containers: bool, draw: Draw = read_values) -> Job:
     """Submit the next element of a locked array. Raises what submit_job raises."""
-    index = array.made
+    index, spec = array.made, from_json(array.spec)
     job = submit_job(
         user=array.user,
-        spec=build_element_spec(from_json(array.spec), index),
+        spec=build_element_spec(spec, index, draw(array, spec)),
         check=check,
         containers=containers,
         origin=Origin(array=array, index=index),
@@ -100,12 +112,11 @@ def make_element(array: JobArray, check: Check, containers: bool) -> Job:
     return job
 
 
-def build_element_spec(spec: JobSpec, index: int) -> JobSpec:
-    """Return an element's own file: without `array`, with its values as variables, and its index in its name."""
-    assert spec.array is not None
+def build_element_spec(spec: JobSpec, index: int, values: dict[str, str]) -> JobSpec:
+    """Return an element's own file: of one job, with its values as variables, and its index in its name."""
     ending = f".{index}"
     name = f"{spec.name[: 64 - len(ending)]}{ending}"
-    return replace(spec, array=None, name=name, env={**spec.env, **spec.array.values_at(index)})
+    return replace(spec, array=None, search=None, name=name, env={**spec.env, **values})
 
 
 def _find_retried(array: JobArray) -> JobQuerySet:
@@ -113,16 +124,17 @@ def _find_retried(array: JobArray) -> JobQuerySet:
     if array.retry_asked_at is None:
         return Job.objects.none()
     states = [JobState.FAILED, *([JobState.CANCELLED] if array.retry_all else [])]
-    return Job.objects.with_names().filter(array=array.pk, state__in=states, ended_at__lt=array.retry_asked_at)
+    ended = Job.objects.with_names().filter(array=array.pk, state__in=states, ended_at__lt=array.retry_asked_at)
+    return ended.exclude(IS_PRUNED)
 
 
-def _try(array: JobArray, again: Job | None, check: Check, containers: bool) -> None:
+def _try(array: JobArray, again: Job | None, make: Callable[[], Job]) -> None:
     """Make an element, or queue one again. What refuses it now is kept in words, and tried again if it may pass."""
     before = array.made
     try:
         with transaction.atomic():
             if again is None:
-                make_element(array, check, containers)
+                make()
             else:
                 assert array.retry_by is not None
                 retry_job(actor=array.retry_by, job=again)

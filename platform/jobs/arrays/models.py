@@ -17,6 +17,11 @@ USUAL_AT_ONCE = 100
 """How many elements are open together if the file does not say: enough to fill a cluster, few enough for a cycle."""
 
 
+PRUNED = "pruned"
+"""Why a trial was stopped that was not among the best of its search. It counts as one that succeeded."""
+IS_PRUNED = Q(state=JobState.CANCELLED, reason=PRUNED)
+
+
 def read_array_id(text: str) -> int | None:
     """Return the number of "arr-9", or None for what is no id of an array."""
     named = ARRAY_ID.fullmatch(text)
@@ -33,7 +38,9 @@ def show_element_id(array: int, index: int | None) -> str:
 
 
 class ElementCounts(NamedTuple):
-    """How many of an array's elements are in which state, of those that have been made."""
+    """How many of an array's elements are in which state, of those that have been made. Trials that a search stopped
+    early count as succeeded: they told it what it wanted to know.
+    """
 
     waiting: int = 0
     running: int = 0
@@ -65,7 +72,8 @@ class ArrayQuerySet(models.QuerySet["JobArray"]):
 
 
 class JobArray(models.Model):
-    """A job file with `array`, and how far its elements are. Each element is a job, made when there is room for it.
+    """A job file with `array` or `search`, and how far its elements are. Each element, a trial in a search, is a job,
+    made when there is room for it.
 
     spec: from jobs.jobfile.to_json, with resolved names. made_by: the token of its elements, as jobs have it.
     at_once: the most elements that are open together. made: elements 0 to made - 1 have been made. waiting to

@@ -41,10 +41,10 @@ def submit_array(
         return _find_again(done)
     check_disk()
     check_scopes(user, spec.token)
-    assert spec.array is not None
-    alone = replace(spec, array=None)
+    assert spec.elements is not None
+    alone = replace(spec, array=None, search=None)
     draft = pin_digest(choose_pool(user=user, spec=alone, check=check, containers=containers))
-    named = replace(draft.spec, pool=spec.pool, array=spec.array)
+    named = replace(draft.spec, pool=spec.pool, array=spec.array, search=spec.search)
     try:
         with transaction.atomic():
             array = JobArray.objects.create(
@@ -53,8 +53,8 @@ def submit_array(
                 user=user,
                 made_by=user.acting_token if spec.token else None,
                 spec=to_json(named),
-                total=spec.array.count,
-                at_once=spec.array.at_once or USUAL_AT_ONCE,
+                total=spec.elements.count,
+                at_once=spec.elements.at_once or USUAL_AT_ONCE,
             )
             record(array, "submitted", actor=user.as_actor, params={"total": array.total}, new=True)
             make_element(array, check, containers)

@@ -31,6 +31,10 @@ class ArrayWish:
     values: dict[str, Values] = field(default_factory=dict)
     at_once: int | None = None
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.values)
+
     def values_at(self, index: int) -> dict[str, str]:
         """Return an element's values; those of the last name change with each index."""
         found: dict[str, str] = {}
@@ -140,10 +144,10 @@ def _read_values(value: Any, pointer: str) -> Values:
         return range(first, last + 1)
     if not isinstance(value, list) or not value:
         fail(pointer, "bad_array_values", got=shorten_text(str(value)))
-    return tuple(_read_scalar(item, f"{pointer}/{place}") for place, item in enumerate(value))
+    return tuple(read_scalar(item, f"{pointer}/{place}") for place, item in enumerate(value))
 
 
-def _read_scalar(value: Any, pointer: str) -> str:
+def read_scalar(value: Any, pointer: str) -> str:
     """Read a value as a variable has it. YAML keeps numbers as they are written; JSON has one way to write them."""
     if value is None:
         fail(pointer, "required")

@@ -5,6 +5,7 @@ The reader, the JSON Schema, the body of `POST /jobs` and the table in docs/refe
 
 from accounts.scopes import JOB_SCOPES
 from jobs.jobfile.array_values import Array
+from jobs.jobfile.search.wish import SEARCH
 from jobs.jobfile.serving import ACCESS, BackIf, Canary, Hold, Serving
 from jobs.jobfile.shapes import Choice, Field, Flag, Keys, Whole
 from jobs.jobfile.spec import NOTIFY_WHEN, Checkpoint, IdleWish, MainProgram, NotifyWish
@@ -58,8 +59,8 @@ IDLE_THEN = ("tell", "shrink", "stop")
 NOT_WITH_ROLES = ("run", "gpu", "cpu", "memory", "shm", "rdma", "nodes", "ports")
 # Not allowed in a service: its replicas are one task each, last until they are not needed, and are started again.
 NOT_IN_SERVICE = (
-    "nodes", "roles", "main", "array", "token", "time", "max_time", "retry", "hold", "start_at", "wait_max", "after",
-    "tensorboard", "outputs", "idle", "notify",
+    "nodes", "roles", "main", "array", "search", "token", "time", "max_time", "retry", "hold", "start_at", "wait_max",
+    "after", "tensorboard", "outputs", "idle", "notify",
 )  # fmt: skip
 
 _TASK = (
@@ -406,6 +407,13 @@ JOB = Keys(
             "Many alike jobs: how many, or the product of values by name; at_once: the most that are open together.",
             "one job",
             examples=(100, {"lr": ["1e-4", "3e-4"], "seed": "1..5", "at_once": 3}),
+        ),
+        Field(
+            "search",
+            SEARCH,
+            "A sweep: alike jobs, its trials, whose values are chosen from a space to find the best of a metric.",
+            "one job",
+            examples=({"metric": "loss", "trials": 40, "space": {"lr": "1e-5..1e-1 log"}},),
         ),
         Field(
             "serve",

@@ -36,6 +36,7 @@ KEY_ORDER = (
     "idle",
     "notify",
     "array",
+    "search",
     "serve",
 )
 

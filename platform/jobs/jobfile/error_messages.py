@@ -9,8 +9,10 @@ FIELD_MESSAGES = {
         "“%(got)s” does not begin with 0. Write how many elements there are, such as 100 or 0..99, or name the range: "
         "{n: %(got)s}."
     ),
-    "array_held": _("An array cannot be held. Remove hold, or set start_at to let its elements start later."),
-    "array_name_twice": _("%(name)s is in array and in %(key)s. Keep one of the two."),
+    "array_held": _(
+        "An array or a sweep cannot be held. Remove hold, or set start_at to let its elements start later."
+    ),
+    "array_name_twice": _("%(name)s is in %(of)s and in %(key)s. Keep one of the two."),
     "array_too_large": _("The array has %(got)s elements. Take some values away, so that at most %(max)s are left."),
     "array_without_values": _("The array has no values. Name some, such as {lr: [1e-4, 3e-4]}, or write how many."),
     "bad_array": _(
@@ -44,6 +46,9 @@ FIELD_MESSAGES = {
     "bad_label_name": _(
         "“%(got)s” is not a valid label name. Use up to 63 letters, digits, dots, slashes, dashes and underscores."
     ),
+    "bad_metric": _(
+        "A metric is the name of a number that the trials report, such as loss. Write up to 64 characters."
+    ),
     "bad_moment": _(
         "“%(got)s” is not a moment. Write the date, the time and the offset from UTC, such as 2027-01-05T22:00+08:00."
     ),
@@ -51,11 +56,16 @@ FIELD_MESSAGES = {
         "“%(got)s” cannot be what a job leaves. Write model:NAME, dataset:NAME or environment:NAME, without a team and "
         "a version: it becomes the next one of your team's."
     ),
+    "bad_parameter": _(
+        "“%(got)s” is not a parameter of a search. Write a list of values, such as [sgd, adam], or a range of numbers, "
+        "such as 1..5 or 1e-5..1e-1 log."
+    ),
     "bad_percent": _("“%(got)s” is not a share of requests. Write percents with at most one decimal, such as 0.5%%."),
     "bad_role_name": _(
         "“%(got)s” is not a valid role name. Use up to 31 lower-case letters, digits, dashes and underscores, "
         "and begin with a letter."
     ),
+    "bad_rungs": _("Rungs are up to %(max)s rising steps of the metric. Write a list, such as [3, 9, 27]."),
     "bad_share": _("“%(got)s” is not what a canary may get. Write whole percents from 1%% to 50%%, such as 10%%."),
     "bad_span": _("“%(got)s” is not a valid range. Write the smaller number first, such as 4..8, or one number."),
     "bad_volume": _(
@@ -67,6 +77,7 @@ FIELD_MESSAGES = {
     "data_twice": _("Two entries put files at %(target)s. Remove one of them, or choose another path."),
     "duplicate_key": _("“%(key)s” appears twice. Keep one of the two."),
     "empty": _("This job file is empty. Write at least one line, such as “run: python train.py”."),
+    "empty_interval": _("“%(got)s” is no range. Write the smaller number first, such as 0.1..0.9."),
     "environment_output": _(
         "An environment is left from the folder env, by a job that uses none. Write env: %(name)s, and take "
         "environment out of the file."
@@ -75,8 +86,17 @@ FIELD_MESSAGES = {
         "The job file is larger than %(max)s bytes. Move data and long scripts into the code directory."
     ),
     "given_twice": _("“%(key)s” is set for the role and “%(other)s” for the whole job. Keep one of the two."),
+    "grid_interval": _(
+        "A grid tries all values, and %(got)s has too many. Write a list, such as [1e-4, 3e-4], or search by random or "
+        "tpe."
+    ),
+    "grid_too_large": _(
+        "The grid has %(got)s combinations. Take some values away so that at most %(max)s are left, set trials, or "
+        "search by random or tpe."
+    ),
     "json_syntax": _("This is not valid JSON: there is an error near line %(line)s, column %(column)s. Fix it there."),
     "key_not_text": _("A key must be a single word. Write “key: value” with plain text before the colon."),
+    "log_of_zero": _("“%(got)s” reaches zero, which has no order of magnitude. Begin above zero, or remove log."),
     "main_ends_job": _(
         "The main program runs in role “%(role)s” and ends the job. Remove ends_job of the role, or write "
         "ends_job: false below main."
@@ -92,11 +112,13 @@ FIELD_MESSAGES = {
         "“%(key)s” is not for services: each replica is one task that lasts until it is not needed. Remove it."
     ),
     "not_utf8": _("The job file is not UTF-8: byte %(byte)s cannot be read. Save it as UTF-8."),
+    "only_asha": _("“%(key)s” is for method: asha. Remove it, or write method: asha."),
     "output_twice": _("Two folders are to become the next version of %(name)s. Remove one, or name another."),
     "port_twice": _("Port %(port)s appears twice. Keep one of the two."),
     "role_twice": _(
         "The roles %(other)s and %(role)s differ only in a dash and would have the same variables. Rename one of them."
     ),
+    "search_beside_array": _("A file has an array or a search. Keep one of the two."),
     "secret_in_env": _("%(name)s is in secrets and in env. Keep one of the two; the secret is not shown to anybody."),
     "serve_without_service": _(
         "serve says how a service answers, and this is a job. Write kind: service, or remove it."

@@ -107,7 +107,7 @@ def _check_together(data: dict, found: dict) -> list[FieldError]:
         wrong.append(FieldError("/run", "required"))
     set_in_env = {name for each in (found, *found.get("roles", {}).values()) for name in each.get("env", {})}
     wrong += _check_secrets(found, set_in_env)
-    wrong += _check_array(found, set_in_env)
+    wrong += _check_elements(found, set_in_env)
     wrong += _check_outputs(found)
     wrong += _check_service(data, found)
     time_s, max_time_s = found.get("time_s"), found.get("max_time_s")
@@ -136,16 +136,20 @@ def _check_secrets(found: dict, set_in_env: set[str]) -> list[FieldError]:
     ]
 
 
-def _check_array(found: dict, set_in_env: set[str]) -> list[FieldError]:
-    array = found.get("array")
-    if array is None:
+def _check_elements(found: dict, set_in_env: set[str]) -> list[FieldError]:
+    array, search = found.get("array"), found.get("search")
+    wish = array or search
+    if wish is None:
         return []
+    if array and search:
+        return [FieldError("/search", "search_beside_array")]
+    path = ["array"] if array else ["search", "space"]
     secrets = {name for each in (found, *found.get("roles", {}).values()) for name in each.get("secrets", {})}
     elsewhere = [(name, "env") for name in set_in_env] + [(name, "secrets") for name in secrets]
     wrong = [
-        FieldError(pointer_of(["array", name]), "array_name_twice", {"name": name, "key": key})
+        FieldError(pointer_of([*path, name]), "array_name_twice", {"name": name, "key": key, "of": path[-1]})
         for name, key in sorted(elsewhere)
-        if name in array.values
+        if name in wish.names
     ]
     return wrong + ([FieldError("/hold", "array_held")] if found.get("hold") else [])
 

@@ -17,6 +17,7 @@ from common.resources import (
 )
 from datasets.naming import ENVIRONMENT_KIND
 from jobs.jobfile.array_values import Array, ArrayWish, array_json
+from jobs.jobfile.search.wish import SEARCH, SearchWish, search_json
 from jobs.jobfile.serving import Serving, read_serving, serving_json
 from jobs.jobfile.shapes import pointer_of
 
@@ -153,7 +154,13 @@ class JobSpec:
     idle: IdleWish | None = None
     notify: NotifyWish | None = None
     array: ArrayWish | None = None
+    search: SearchWish | None = None
     serve: Serving | None = None
+
+    @property
+    def elements(self) -> ArrayWish | SearchWish | None:
+        """Which jobs it is the file of, if it is not that of one: all of an array, or trials."""
+        return self.array or self.search
 
 
 def to_json(spec: JobSpec) -> dict:
@@ -188,6 +195,7 @@ def to_json(spec: JobSpec) -> dict:
         "idle": None if spec.idle is None else {"for": duration_text(spec.idle.for_s), "then": spec.idle.then},
         "notify": None if spec.notify is None else {"when": list(spec.notify.when), "to": list(spec.notify.to)},
         **({} if spec.array is None else {"array": array_json(spec.array)}),
+        **({} if spec.search is None else {"search": search_json(spec.search)}),
         **({} if spec.serve is None else {"serve": serving_json(spec.serve)}),
     }
 
@@ -220,6 +228,7 @@ def from_json(stored: dict) -> JobSpec:
         idle=_maybe(read_idle, stored.get("idle")),
         notify=_maybe(read_notify, stored.get("notify")),
         array=_maybe(read_array, stored.get("array")),
+        search=_maybe(read_search, stored.get("search")),
         serve=_maybe(read_serving, stored.get("serve")),
     )
 
@@ -363,6 +372,10 @@ def read_notify(stored: dict) -> NotifyWish:
 
 def read_array(stored: dict | int) -> ArrayWish:
     return Array().read(stored, "/array")
+
+
+def read_search(stored: dict) -> SearchWish:
+    return SEARCH.read(stored, "/search")
 
 
 def _maybe(reader, text):

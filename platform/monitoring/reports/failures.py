@@ -23,7 +23,7 @@ GROUPS = {
     "node": ("coalesce(node.name, '')", ""),
 }
 """{group: (its name, the tables that only it needs)}."""
-MEANT = ("completed", "job_done", "stopped_by_user", "replaced", "idle")
+MEANT = ("completed", "job_done", "stopped_by_user", "replaced", "idle", "pruned")
 """Reasons that are no failure."""
 FAULTS = ("node_lost", "container_lost", "evicted", "refused_by_node", "rejected_by_cluster")
 """Of machines and of the platform, which nobody's program could have avoided."""

@@ -8,12 +8,17 @@ from rest_framework import serializers
 from common.locks import database_now
 from jobs.arrays.estimate import estimate_end
 from jobs.arrays.models import JobArray
+from jobs.jobfile.search.wish import MODES
+from jobs.jobfile.spec import read_search
 from portal.api.http.fields import JobStateField, full_url, moment
 from portal.wording.errors import describe_stored_refusal
+from sweeps.trials import load_trials, rank_trials
+
+MOST_TRIALS = 100
 
 
 class ElementCountsShape(serializers.Serializer):
-    """Elements by state, of those that have been made."""
+    """Elements by state, of those that have been made; trials that a sweep stopped early are among the succeeded."""
 
     waiting = serializers.IntegerField()
     running = serializers.IntegerField()
@@ -31,8 +36,8 @@ class ArrayLinks(serializers.Serializer):
 
 
 class ArrayShape(serializers.Serializer):
-    """Alike jobs of one file with `array`: its elements, from 0 to total - 1. at_once: the most that are open together.
-    made: how many there are yet; the others follow as there is room. state: what they come to together.
+    """Alike jobs of one file with `array` or `search`: its elements, from 0 to total - 1. at_once: the most that are
+    open together. made: how many there are yet; the others follow as there is room. state: what they come to together.
 
     code, detail: what refuses the next element now, "" if nothing does. halted_at: since when it is not tried again.
     """
@@ -70,14 +75,50 @@ class ArrayShape(serializers.Serializer):
         }
 
 
+class TrialShape(serializers.Serializer):
+    """A trial of a sweep. index: of its element. values: by variable. score: the best of the metric that it reported.
+    is_pruned: whether it was stopped early.
+    """
+
+    index = serializers.IntegerField()
+    job = serializers.CharField()
+    state = JobStateField()
+    is_pruned = serializers.BooleanField()
+    values = serializers.DictField(child=serializers.CharField())
+    score = serializers.FloatField()
+
+
+class SweepShape(serializers.Serializer):
+    """What a sweep has found. best: null while no trial has reported the metric. trials: that have, the best first, of
+    many the first 100.
+    """
+
+    metric = serializers.CharField()
+    mode = serializers.ChoiceField(MODES)
+    best = TrialShape(allow_null=True)
+    trials = TrialShape(many=True)
+
+
 class ArrayDetailShape(ArrayShape):
-    """expected_end_at: when the last element ends if all go on as now; null: nothing runs, or no length is known."""
+    """expected_end_at: when the last element ends if all go on as now; null: nothing runs, or no length is known.
+    sweep: null of an array without `search`.
+    """
 
     expected_end_at = serializers.SerializerMethodField()
+    sweep = serializers.SerializerMethodField()
 
     @extend_schema_field(serializers.DateTimeField(allow_null=True))
     def get_expected_end_at(self, array: JobArray) -> str | None:
         return moment(estimate_end(array, database_now()))
+
+    @extend_schema_field(SweepShape(allow_null=True))
+    def get_sweep(self, array: JobArray) -> dict[str, Any] | None:
+        if "search" not in array.spec:
+            return None
+        wish = read_search(array.spec["search"])
+        ranked = rank_trials(load_trials(array, wish), wish)[:MOST_TRIALS]
+        found = {"metric": wish.metric, "mode": wish.mode, "best": ranked[0] if ranked else None, "trials": ranked}
+        return dict(SweepShape(found).data)
 
 
 def show_array(array: JobArray) -> dict[str, Any]:

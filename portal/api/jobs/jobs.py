@@ -122,15 +122,15 @@ class JobList(ApiView):
         responses={201: OpenApiResponse(SUBMITTED, "The job or the array, and its address in Location.")},
     )
     def post(self, request: Request) -> Response:
-        """Submit a job file, as JSON or YAML. It is refused only if it could never run. A file with `array` is answered
-        with the array, whose id begins with arr-.
+        """Submit a job file, as JSON or YAML. It is refused only if it could never run. A file with `array` or
+        `search` is answered with the array, whose id begins with arr-.
         """
         kind = media_type(request, JSON, *YAML)
         body = read_body(request, MAX_JSON if kind == JSON else MAX_YAML)
         spec = parse_spec(load_json(body) if kind == JSON else load_jobfile(body))
         can = {"check": check_possible, "containers": runtime_has_containers()}
         once = {"key": read_key(request), "body": body}
-        if spec.array is not None:
+        if spec.elements is not None:
             shown = show_array(submit_array(user=request.user, spec=spec, **can, **once))
             return Response(shown, status=201, headers={"Location": shown["links"]["self"]})
         return answer_new_job(submit_job(user=request.user, spec=spec, **can, **once))

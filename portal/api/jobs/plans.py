@@ -191,7 +191,7 @@ def show_plan(answer: PlanAnswer, request: Request) -> dict[str, Any]:
 
 
 def show_planned_array(spec: JobSpec) -> dict[str, Any] | None:
-    wish = spec.array
+    wish = spec.elements
     if wish is None:
         return None
     numbers = {"total": wish.count, "at_once": wish.at_once or USUAL_AT_ONCE}

@@ -6,6 +6,7 @@ from datetime import datetime
 from functools import cached_property
 
 from django.core.paginator import Page, Paginator
+from django.db.models import Q
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
@@ -14,12 +15,13 @@ from accounts.models import User
 from common.locks import database_now
 from events.models import Event
 from jobs.arrays.estimate import estimate_end
-from jobs.arrays.models import JobArray
+from jobs.arrays.models import IS_PRUNED, JobArray
 from jobs.dependencies.open_elements import list_dependents
 from jobs.jobfile.dump import dump_yaml
 from jobs.jobfile.spec import JobSpec, from_json
 from jobs.models import Job
 from jobs.states import JOB_ACTIVE, JobState
+from portal.pages.arrays.sweep_view import SweepView, show_score
 from portal.pages.jobs.view_model import JobRights, JobView, view_jobs
 from portal.pages.numbers.view_model import ShownValue, show_value
 from portal.wording.errors import describe_stored_refusal
@@ -27,6 +29,7 @@ from portal.wording.events import describe_event
 from portal.wording.time_of_day import clock
 from reported_numbers.curves import Curve, load_curves
 from reported_numbers.extremes import Extreme, load_extremes
+from sweeps.trials import order_by_score
 
 PAGE = 50
 MOST_NUMBERS = 4
@@ -113,11 +116,14 @@ class ArrayView:
 
 @dataclass(frozen=True)
 class ElementRow:
-    """values: of its variables, as "lr=1e-4 seed=3". numbers: what it reported last of each name that has a column."""
+    """values: of its variables, as "lr=1e-4 seed=3". numbers: what it reported last of each name that has a column.
+    score: of a sweep, the best of its metric.
+    """
 
     view: JobView
     values: str
     numbers: Sequence[str]
+    score: str
 
     @property
     def index(self) -> int | None:
@@ -157,32 +163,44 @@ class ArrayPage:
 
     @cached_property
     def page(self) -> Page:
-        jobs = Job.objects.filter(array=self.view.row.pk).with_names().order_by("array_index")
+        """Return elements in their order, those of a sweep the best first."""
+        jobs = Job.objects.filter(array=self.view.row.pk).with_names()
         if self.state:
-            jobs = jobs.filter(state__in=STATES[self.state][1])
-        return Paginator(jobs, PAGE).get_page(self._page)
+            jobs = jobs.filter(_is_in(self.state))
+        search = self.view.spec.search
+        ordered = order_by_score(jobs, search) if search else jobs.order_by("array_index")
+        return Paginator(ordered, PAGE).get_page(self._page)
+
+    @cached_property
+    def sweep(self) -> SweepView | None:
+        search = self.view.spec.search
+        return SweepView(self.view.row, search) if search else None
 
     @cached_property
     def rows(self) -> list[ElementRow]:
-        wish = self.view.spec.array
+        wish = self.view.spec.elements
         views = view_jobs(self.page.object_list, self.user)
-        values = [wish.values_at(view.job.array_index or 0) if wish else {} for view in views]
+        names = wish.names if wish else ()
+        values = [{name: view.job.spec["env"].get(name, "") for name in names} for view in views]
         last = {(curve.job, curve.name): show_value(curve.last).words for curve in reversed(self._curves)}
         return [
             ElementRow(
                 view,
                 " ".join(map("=".join, one.items())),
                 [last.get((view.id, extremes.name), "") for extremes in self.numbers],
+                show_score(getattr(view.job, "score", None)),
             )
             for view, one in zip(views, values, strict=True)
         ]
 
     @cached_property
     def numbers(self) -> list[ShownExtremes]:
-        """Return what elements reported, by the first names."""
+        """Return what elements reported, by the first names; of a sweep beside its metric."""
+        search = self.view.spec.search
         return [
             ShownExtremes(one.name, self._show(one.smallest), self._show(one.largest))
             for one in load_extremes(self.view.row.pk, MOST_NUMBERS)
+            if search is None or one.name != search.metric
         ]
 
     def _show(self, extreme: Extreme) -> tuple[str, ShownValue]:
@@ -222,6 +240,12 @@ class ArrayPage:
     def events(self) -> list[EventLine]:
         rows = Event.objects.filter(kind=JobArray.KIND, object_id=self.view.row.pk).order_by("-seq")[:MOST_EVENTS]
         return [EventLine(row.at, row.actor, describe_event(row)) for row in rows]
+
+
+def _is_in(code: str) -> Q:
+    """Match the elements that a filter shows."""
+    matches = Q(state__in=STATES[code][1])
+    return matches | IS_PRUNED if code == "succeeded" else matches & ~IS_PRUNED
 
 
 def view_array_of(first: JobView) -> ArrayView:

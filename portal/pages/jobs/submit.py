@@ -83,7 +83,7 @@ def new_job(request: HttpRequest) -> HttpResponse:
         keep_upload(request.user, edited, request.FILES.get("upload"))
         origin = find_origin(request.user, request.POST.get("parent", ""))
         can = {"check": check_possible, "containers": runtime_has_containers()}
-        if (spec := edited.spec()).array is not None:
+        if (spec := edited.spec()).elements is not None:
             array = submit_array(user=request.user, spec=spec, **can)
             return redirect("array", array_id=array.public_id)
         job = submit_job(user=request.user, spec=spec, origin=origin, **can)
@@ -169,8 +169,8 @@ def preview(user: User, edited: EditedJob, verdict: Verdict, *, ahead: bool) -> 
         return _build_preview("fault", describe_plan(answer), fixes=_add_refusals(answer.never, edited, verdict).fixes)
     draft, waits = cast(Draft, answer.draft), answer.outcome == "waits"
     more = [capfirst(describe_wait(reason)) for reason in answer.reasons[:1]]
-    if spec.array is not None:
-        more.append(describe_array(spec.array, spec.time_s))
+    if spec.elements is not None:
+        more.append(describe_array(spec.elements, spec.time_s))
     more.append(f"{describe_borrowing(draft)} {describe_other_choice(answer.other, answer.outcome)}".strip())
     more += list_notes(user, draft)
     if waits and not ahead:

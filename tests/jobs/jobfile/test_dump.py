@@ -14,6 +14,8 @@ from jobs.jobfile.description import CHECKPOINT_SIGNALS, ENDS_JOB, MAX_GRACE_S, 
 from jobs.jobfile.dump import dump_yaml
 from jobs.jobfile.load import load_jobfile
 from jobs.jobfile.parse import parse_spec
+from jobs.jobfile.search.space import Choices, Interval
+from jobs.jobfile.search.wish import MODES, MOST_TRIALS, SearchWish
 from jobs.jobfile.serving import ACCESS, BackIf, Canary, Hold, Serving
 from jobs.jobfile.spec import (
     NOTIFY_WHEN,
@@ -146,9 +148,35 @@ def as_service(spec: JobSpec, serve: Serving) -> JobSpec:
     return replace(spec, kind="service", serve=serve, **dropped)
 
 
+intervals = st.sampled_from([("1e-5", "1e-1", True), ("1", "4", False), ("-0.5", "2", False), ("16", "1024", True)])
+choices = st.lists(st.text("ab1.e-", min_size=1, max_size=4), min_size=1, max_size=4, unique=True)
+searches = st.builds(
+    SearchWish,
+    metric=st.sampled_from(["loss", "val/accuracy", "no"]),
+    space=st.dictionaries(
+        st.sampled_from(["OF_SPACE_A", "OF_SPACE_B"]),
+        intervals.map(lambda said: Interval(*said)) | choices.map(lambda said: Choices(tuple(said))),
+        min_size=1,
+    ),
+    count=st.integers(1, MOST_TRIALS),
+    method=st.sampled_from(["random", "tpe"]),
+    mode=st.sampled_from(MODES),
+    at_once=st.integers(1, 1000),
+    seed=st.integers(0, 99),
+) | st.builds(
+    SearchWish,
+    metric=st.just("loss"),
+    space=st.just({"OF_SPACE_A": Interval("0", "1")}),
+    count=st.integers(1, 9),
+    method=st.just("asha"),
+    rungs=st.sampled_from([(1,), (3, 9, 27)]),
+    reduction=st.integers(2, 10),
+)
+
 batches = st.builds(JobSpec, **common, **asked)
 specs = (
     batches
+    | st.builds(lambda spec, search: replace(spec, search=search, hold=False), batches, searches)
     | st.builds(as_service, batches, servings)
     | st.builds(with_main, st.builds(JobSpec, **common, roles=several), mains)
 )

@@ -37,7 +37,16 @@ NOT_REFUSED = {
     **dict.fromkeys(("anchor", "merge_key", "utf16"), ONLY_TEXT),
     **dict.fromkeys(("nan", "surrogate"), NO_JSON),
     **dict.fromkeys(
-        ("array_large", "gpu_more_than_a_card", "gpu_too_fine", "idle_too_soon", "roles_tasks", "serve_none"), SUM
+        (
+            "array_large",
+            "gpu_more_than_a_card",
+            "gpu_too_fine",
+            "idle_too_soon",
+            "roles_tasks",
+            "search_grid_large",
+            "serve_none",
+        ),
+        SUM,
     ),
     **dict.fromkeys(
         (
@@ -57,6 +66,16 @@ NOT_REFUSED = {
             "role_secret_twice",
             "role_secrets_many",
             "role_twice",
+            "search_bare",
+            "search_beside_array",
+            "search_env",
+            "search_grid",
+            "search_interval",
+            "search_log",
+            "search_no_rungs",
+            "search_no_trials",
+            "search_rungs",
+            "search_rungs_of_tpe",
             "serve_alone",
             "serve_missing",
             "serve_nodes",

@@ -122,3 +122,20 @@ def test_a_schedule_of_an_array_is_refused(ada):
     body = {"name": "nightly", "job_file": "run: x\nteam: nlp\npool: dev\narray: 3\n", "cron": "30 2 * * *"}
     refused = ada.post("schedules", body)
     assert (refused.status_code, refused.json()["errors"][0]["code"]) == (400, "array_not_here")
+
+
+def test_a_sweep_tells_its_trials_with_the_best_first(ada):
+    search = {"method": "grid", "metric": "loss", "space": {"lr": ["0.1", "0.2", "0.3"]}}
+    body = {**{key: FILE[key] for key in FILE if key != "array"}, "search": search}
+    made = ada.post("jobs", body).json()
+    assert (made["total"], made["at_once"], made["sweep"]["best"]) == (3, 4, None)
+    make_more()
+    for job, loss in zip(Job.objects.order_by("array_index"), (0.5, 0.25), strict=False):
+        (task,) = make.start(job)
+        make.numbers(task, "loss", (1, loss), (2, 0.9))
+    shown = ada.get(f"arrays/{made['id']}").json()["sweep"]
+    assert [(one["index"], one["score"], one["values"]) for one in shown["trials"]] == [
+        (1, 0.25, {"lr": "0.2"}), (0, 0.5, {"lr": "0.1"})
+    ]  # fmt: skip
+    assert shown["best"] == shown["trials"][0] and shown["best"]["job"] == Job.objects.get(array_index=1).public_id
+    assert ada.get(f"arrays/{ada.post('jobs', FILE).json()['id']}").json()["sweep"] is None

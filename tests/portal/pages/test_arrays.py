@@ -4,8 +4,10 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from events.record_and_publish import SYSTEM
 from jobs.arrays.making import make_due_elements
 from jobs.arrays.models import JobArray
+from jobs.control import end_job
 from jobs.models import Job
 from jobs.states import JobState, TaskState
 from portal.pages.jobs.form import data_of, values_of
@@ -187,3 +189,33 @@ def test_an_end_is_told_in_words(ada, cast):
     make_more()
     page = text(ada.get("/notices/"))
     assert f"sweep ({array.public_id}) failed" in page and "0 of 1 elements are done, 1 failed." in page
+
+
+SEARCH = {
+    "method": "random", "metric": "acc", "mode": "max", "trials": 4,
+    "space": {"lr": "1e-4..1e-1 log", "opt": ["sgd", "adam"]},
+}  # fmt: skip
+
+
+def test_a_sweep_tells_its_best_trial_and_draws_all_of_them(ada, cast):
+    array = make.array(cast.ada, search=SEARCH)
+    make_more()
+    assert "No trial has reported acc yet" in text(ada.get(f"/a/{array.public_id}/"))
+    jobs = list(Job.objects.order_by("array_index"))
+    for job, accuracy in zip(jobs, (0.5, 0.75, 0.6), strict=False):
+        (task,) = make.start(job)
+        make.numbers(task, "acc", (1, accuracy), (2, 0.1))
+    end_job(by=SYSTEM, job=jobs[0], reason="pruned")
+    make.end(jobs[0], TaskState.STOPPED, "pruned", None)
+    make_more()
+    page = text(ada.get(f"/a/{array.public_id}/"))
+    best = page[page.index('id="best"') : page.index('id="elements"')]
+    assert f"/jobs/new?from={jobs[1].public_id}" in best and ">0.75<" in best and jobs[1].spec["env"]["lr"] in best
+    assert "of 3 trials by random, 1 stopped early" in best
+    assert best.count("<polyline") == 3 and best.count('class="axis"') == 3
+    rows = [row.split('"')[0] for row in page.split('<tr id="element-')[1:]]
+    assert rows == ["1", "2", "0", "3"]
+    assert text(ada.get(f"/a/{array.public_id}/?state=succeeded")).count('<tr id="element-') == 1
+    assert "Stopped early by its sweep" in text(ada.get(f"/j/{jobs[0].public_id}/"))
+    cloned = text(ada.get(f"/jobs/new?from={jobs[1].public_id}"))
+    assert jobs[1].spec["env"]["lr"] in cloned and "search:" not in cloned
