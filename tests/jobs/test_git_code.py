@@ -1,10 +1,6 @@
 """Code in Git repositories: which commit a ref is, what a task runs to have it, and what people are told."""
 
-import base64
-import http.server
-import os
 import subprocess
-import threading
 from pathlib import Path
 
 import pytest
@@ -18,77 +14,15 @@ from portal.wording.errors import describe_field_error
 from scheduler.reconcile.task_specs import build_task_spec
 from secret_store.services import set_secret
 from tests import make
+from tests.fakes.git_server import CANARY, GIT, git, serve_repositories
 
-CANARY = "c4nary-t0ken-1234"
 A, B, C = "a" * 40, "b" * 40, "c" * 40
-GIT = {
-    "PATH": os.environ["PATH"], "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null",
-    "GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b", "GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a@b",
-}  # fmt: skip
-
-
-def git(folder: Path, *argv: str) -> str:
-    done = subprocess.run(["git", "-C", folder, *argv], env=GIT, check=True, capture_output=True, text=True)
-    return done.stdout.strip()
-
-
-class GitServer(http.server.BaseHTTPRequestHandler):
-    """Serves `folder` by git http-backend; below /private to who has the canary alone."""
-
-    folder = ""
-
-    def do_GET(self):
-        self._answer(b"")
-
-    def do_POST(self):
-        self._answer(self.rfile.read(int(self.headers.get("Content-Length", 0))))
-
-    def log_message(self, *_):
-        pass
-
-    def _answer(self, body: bytes) -> None:
-        given = base64.b64decode(self.headers.get("Authorization", "").removeprefix("Basic ")).decode()
-        if self.path.startswith("/private") and given != f"oauth2:{CANARY}":
-            self.send_response(401)
-            self.send_header("WWW-Authenticate", 'Basic realm="git"')
-            self.end_headers()
-            return
-        path, _, query = self.path.partition("?")
-        env = GIT | {
-            "GIT_PROJECT_ROOT": self.folder, "GIT_HTTP_EXPORT_ALL": "1", "PATH_INFO": path, "QUERY_STRING": query,
-            "REQUEST_METHOD": self.command, "CONTENT_TYPE": self.headers.get("Content-Type", ""),
-            "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""), "CONTENT_LENGTH": str(len(body)),
-            "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding", ""),
-        }  # fmt: skip
-        said = subprocess.run(["git", "http-backend"], input=body, env=env, capture_output=True, check=True).stdout
-        head, _, content = said.partition(b"\r\n\r\n")
-        lines = dict(line.split(": ", 1) for line in head.decode().split("\r\n"))
-        self.send_response(int(lines.pop("Status", "200").split()[0]))
-        for name, value in lines.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(content)
 
 
 @pytest.fixture
 def server(tmp_path):
-    """The address of a Git server on this machine, with a repository that is open and one that is private."""
-    served = tmp_path / "served"
-    for name in ("open", "private"):
-        folder = served / name
-        folder.mkdir(parents=True)
-        git(folder, "init", "-q", "-b", "main")
-        (folder / "src").mkdir()
-        (folder / "src" / "say.sh").write_text("echo first\n")
-        git(folder, "add", ".")
-        git(folder, "commit", "-q", "-m", "one")
-        git(folder, "tag", "-a", "v1", "-m", "v1")
-    handler = type("Handler", (GitServer,), {"folder": str(served)})
-    web = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=web.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{web.server_port}"
-    web.shutdown()
-    web.server_close()
+    with serve_repositories(tmp_path / "served") as (address, _handler):
+        yield address
 
 
 @pytest.fixture
