@@ -116,6 +116,7 @@ def test_a_private_repository_is_read_by_a_secret_that_no_argument_shows(cast, s
     done = run_in(tmp_path / "work", f"{lines}cat src/say.sh; cat .git/config", **env)
     assert done.stdout.startswith("echo first\n") and "TESSERA_SECRETS" in trace.read_text()
     assert CANARY not in done.stdout + done.stderr + trace.read_text() + lines + str(job.spec)
+    assert "http.followRedirects=false" in lines
     away = run_in(tmp_path / "away", f"{build_fetch(read_git(job.spec['code']), '', private=False)}echo no")
     assert (away.stdout, away.returncode) == ("", 1) and "could not be fetched" in away.stderr
 

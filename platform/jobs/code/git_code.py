@@ -23,7 +23,9 @@ _FETCH = """(
 command -v git >/dev/null || {{ echo 'The code cannot be fetched: there is no git here. Use an image that has it.' >&2
 exit 127; }}
 fetch() {{
-  GIT_TERMINAL_PROMPT=0 git -c credential.helper= {login} -c protocol.allow=never -c protocol.{scheme}.allow=always \\
+  GIT_TERMINAL_PROMPT=0 git -c credential.helper= {login} -c protocol.allow=never \\
+    -c protocol.{scheme}.allow=always \\
+    -c http.followRedirects=false \\
     -c http.lowSpeedLimit=1000 -c http.lowSpeedTime=60 fetch --quiet --no-recurse-submodules "$@"
 }}
 git -c init.defaultBranch=main init --quiet . &&
@@ -88,8 +90,9 @@ def build_fetch(code: GitCode, workdir: str, *, private: bool) -> str:
     """Return shell lines that fetch a pinned commit into the top of the code, before the command that follows them.
 
     They begin at the top of the code and end in the working directory, and run as the task does: with its account,
-    network and time. Nothing of the repository runs: no hook, no submodule, no other protocol. private: whether the
-    task has the secret; its value is in no argument.
+    network and time. Nothing of the repository runs: no hook, no submodule, no other protocol. No redirect is
+    followed, so that the token goes to this server alone. private: whether the task has the secret; its value is in no
+    argument.
     """
     login = _LOGIN.format(secret=SECRET, user=USUAL_USER) if private and code.keeps_secrets else ""
     failed = f"The code could not be fetched: {code.text}"

@@ -21,21 +21,22 @@ def pin_code(user: User, team: Team, spec: JobSpec) -> JobSpec:
     Asks servers: call it outside of transactions, once the spec's secrets are resolved.
     """
     roles = {f"/roles/{role.name}/code": spec.secrets | role.secrets for role in spec.roles}
-    known: dict[str, str] = {}
+    known: dict[tuple[str, str], str] = {}
 
     def pin(text: str, pointer: str) -> str:
         code = read_git(text)
         if code is None or code.commit:
             return text
-        if text not in known:
-            token = _open_token(user, team, roles.get(pointer, spec.secrets))
+        token = _open_token(user, team, roles.get(pointer, spec.secrets))
+        asked = (text, token)
+        if asked not in known:
             if token and not code.keeps_secrets:
                 raise InvalidInput([FieldError(pointer, "git_token_in_clear", {"secret": SECRET})])
             try:
-                known[text] = find_commit(code, token, Reach(settings.TESSERA_GIT_PRIVATE, settings.TESSERA_GIT_CA))
+                known[asked] = find_commit(code, token, Reach(settings.TESSERA_GIT_PRIVATE, settings.TESSERA_GIT_CA))
             except Unresolved as unresolved:
                 raise InvalidInput([_describe(code.url, code.ref, pointer, unresolved)]) from None
-        return replace(code, commit=known[text]).text
+        return replace(code, commit=known[asked]).text
 
     return change_code(spec, pin)
 
