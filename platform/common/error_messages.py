@@ -67,18 +67,15 @@ FIELD_MESSAGES = {
         "address, or ask an administrator to allow its network."
     ),
     "gpu_part_too_large": _("%(got)s is more than one card. Ask for a fraction below 1, or for whole cards such as 2."),
+    "gpu_range": _(
+        "“%(got)s” is a range, and each task has one amount of GPUs. Write one, such as 4 or 40GB; for more or fewer "
+        "tasks, write nodes: 2..4."
+    ),
+    "gpu_several_slices": _(
+        "“%(got)s” is several slices, and a task has one. Ask for one slice, or for more nodes, each with its own."
+    ),
     "invalid": _("%(field)s is not valid. See the documentation of the job file."),
     "not_supported_yet": _("“%(key)s” is part of the job file, but not supported by this version. Leave it out."),
-    "not_supported_yet.code_from_git": _(
-        "Code from a repository is not supported by this version. Clone it, and use a dot for its directory."
-    ),
-    "not_supported_yet.gpu_range": _(
-        "A range of GPUs (“%(key)s”) is not supported by this version. Use one amount, such as 4 or 40GB."
-    ),
-    "not_supported_yet.gpu_several_slices": _(
-        "Several slices in one task (“%(key)s”) are not supported by this version. Ask for one slice, or for more"
-        " nodes."
-    ),
     "number_out_of_range": _("%(field)s is far out of range. Use a smaller number."),
     "out_of_range": _("%(field)s must be from %(min)s to %(max)s."),
     "outer_space": _("%(field)s begins or ends with a space. Remove the space."),

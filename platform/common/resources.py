@@ -169,13 +169,13 @@ def parse_gpu(value: object, pointer: str = "/gpu") -> GpuAsk:
     """Parse ``1``, ``1/4``, ``10GB``, ``H100``, ``H100:8``, ``H100/4``, ``H100:10GB`` or ``H100,A100:2``."""
     text = _text_of(value, pointer, "gpu_amount").replace(" ", "")
     if ".." in text:
-        raise _bad(pointer, "not_supported_yet", key=shorten_text(text), feature="gpu_range")
+        raise _bad(pointer, "gpu_range", got=shorten_text(text))
     part_of = _MODEL_PART.fullmatch(text)
     if part_of and not _COUNT.fullmatch(part_of[1]) and ":" not in text:
         return _read_gpu_ask(f"1/{part_of[2]}", _models(part_of[1], pointer), pointer)
     names, colon, amount = text.partition(":")
     if colon and (":" in amount or "/" in names or _is_amount(names)):  # such as 10GB:2 or H100/4:2
-        raise _bad(pointer, "not_supported_yet", key=shorten_text(text), feature="gpu_several_slices")
+        raise _bad(pointer, "gpu_several_slices", got=shorten_text(text))
     if colon:
         return _read_gpu_ask(amount, _models(names, pointer), pointer)
     if _is_amount(text):

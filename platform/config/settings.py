@@ -212,6 +212,10 @@ TESSERA_REGISTRY_PRIVATE = env_list("TESSERA_REGISTRY_PRIVATE", LOOPBACK if TESS
 TESSERA_REGISTRY_CA = env_text("TESSERA_REGISTRY_CA")
 TESSERA_REGISTRY_PLAIN = env_list("TESSERA_REGISTRY_PLAIN")
 
+# How Git servers are asked which commit a branch is: private networks that may be reached, further CA certificates.
+TESSERA_GIT_PRIVATE = env_list("TESSERA_GIT_PRIVATE", LOOPBACK if TESSERA_EMBEDDED else "")
+TESSERA_GIT_CA = env_text("TESSERA_GIT_CA")
+
 # API calls of one person, by all tokens and sessions together, or of one agent: (count, seconds); 0 = no limit.
 TESSERA_RATES = {
     "calls": (env_int("TESSERA_RATE_CALLS", 200), 10),

@@ -17,6 +17,10 @@ FIELD_MESSAGES = {
         "“code: .” means your current directory, which only the command line can read. Upload the code in the "
         "form, or submit with tessera."
     ),
+    "code_of_role_here": _(
+        "A role's code cannot be a dot. Set code: . for the whole job, or name a repository or an uploaded archive "
+        "here."
+    ),
     "dependency_ended": _(
         "%(job)s has ended as %(state)s, so it never ends with “%(condition)s”. Name another job, or retry that one "
         "first."
@@ -26,6 +30,30 @@ FIELD_MESSAGES = {
         "them another name, or start after one of them."
     ),
     "dependency_twice": _("%(job)s is named twice, with different conditions. Keep one of the two."),
+    "git_denied": _(
+        "%(url)s is not there, or is not open to everybody (HTTP %(status)s). Check the address; for a private "
+        "repository, set a token as secret %(secret)s and name it under secrets."
+    ),
+    "git_forbidden": _(
+        "%(url)s is in a private network or uses an unusual port, so the platform does not ask it. Write the whole "
+        "commit instead of %(ref)s, or ask an administrator to allow its network."
+    ),
+    "git_refused": _(
+        "%(url)s did not answer as a Git server (HTTP %(status)s). Check the address; some servers want .git at its "
+        "end."
+    ),
+    "git_token_in_clear": _(
+        "The secret %(secret)s would be sent without encryption. Use a git+https:// address, or take the secret out."
+    ),
+    "git_too_many_refs": _(
+        "%(url)s has more branches and tags than can be read. Write the whole commit instead of %(ref)s."
+    ),
+    "git_unknown_ref": _(
+        "%(url)s has no branch or tag %(ref)s. Check its name, or write a whole commit of 40 characters."
+    ),
+    "git_unreachable": _(
+        "%(url)s did not answer, so nobody knows which commit %(ref)s is. Try again, or write the whole commit."
+    ),
     "grace_beyond_pool": _(
         "Pool %(pool)s gives a job at most %(max)s for its checkpoint, not %(got)s. Lower the grace period, or "
         "choose another pool."

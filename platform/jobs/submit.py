@@ -28,12 +28,23 @@ from common.steady_clock import steady_now
 from events.record_and_publish import hint, record
 from images.catalogue import pin_image, resolve_alias
 from jobs.arrays.models import JobArray
+from jobs.code.git_code import is_git
+from jobs.code.pinning import pin_code
 from jobs.dependencies.left_outputs import keep_left
 from jobs.dependencies.naming import resolve_after
 from jobs.idempotency import find_answer, keep_answer
 from jobs.job_tokens.tokens import check_scopes
 from jobs.jobfile.main_program import ends_job_of
-from jobs.jobfile.spec import JobSpec, RoleSpec, change_data, change_images, change_secrets, roles_of, to_json
+from jobs.jobfile.spec import (
+    JobSpec,
+    RoleSpec,
+    change_code,
+    change_data,
+    change_images,
+    change_secrets,
+    roles_of,
+    to_json,
+)
 from jobs.lifecycle import begin_attempt
 from jobs.models import WITHOUT_TIME_LIMIT, CodePack, Job, JobKind, JobQuerySet, Priority
 from jobs.notices.recipients import check_notified
@@ -183,7 +194,7 @@ class PoolChooser:
         team = pick_team(self._teams, spec.team)
         self._require(team)
         _check_start(spec)
-        spec = _with_code(self._user, spec)
+        spec = change_code(spec, partial(_check_code, self._user))
         spec = change_images(spec, partial(self._resolve_image, team))
         if job is None:
             spec = change_secrets(spec, partial(resolve_secrets, self._user, team))
@@ -256,8 +267,9 @@ def _find_kept(job: Job | None, pool: Pool) -> bool | None:
 
 
 def pin_digest(draft: Draft) -> Draft:
-    """Pin the images, so that every attempt runs the same bytes."""
-    return replace(draft, spec=change_images(draft.spec, lambda text, _: pin_image(draft.team, text)))
+    """Pin the images and the code, so that every attempt runs the same bytes."""
+    spec = pin_code(draft.user, draft.team, draft.spec)
+    return replace(draft, spec=change_images(spec, lambda text, _: pin_image(draft.team, text)))
 
 
 def _check_grace(draft: Draft) -> None:
@@ -416,11 +428,9 @@ def _order_pools(team: Team, spec: JobSpec, pools: list[Pool]) -> list[Pool]:
     return sorted(pools, key=lambda pool: (pool.shared != wants_shared, pool.name))
 
 
-def _with_code(user: User, spec: JobSpec) -> JobSpec:
-    if not spec.code:
-        return spec
-    if spec.code == ".":
-        raise InvalidInput([FieldError("/code", "code_not_uploaded")])
-    if not CodePack.objects.filter(user=user, digest=spec.code).exists():
-        raise InvalidInput([FieldError("/code", "unknown_code", {"digest": spec.code})])
-    return spec
+def _check_code(user: User, code: str, pointer: str) -> str:
+    if code == ".":
+        raise InvalidInput([FieldError(pointer, "code_not_uploaded")])
+    if not is_git(code) and not CodePack.objects.filter(user=user, digest=code).exists():
+        raise InvalidInput([FieldError(pointer, "unknown_code", {"digest": code})])
+    return code

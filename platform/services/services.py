@@ -248,7 +248,8 @@ def _read_file(row: Service, job_file: str, check: Check, containers: bool) -> t
     except InvalidInput as error:
         raise InvalidInput([replace(one, pointer=f"/job_file{one.pointer}") for one in error.errors]) from None
     row.team, row.name = draft.team, spec.name
-    return row, replace(spec, team=draft.team.name, image=pin_digest(draft).spec.image)
+    pinned = pin_digest(draft).spec
+    return row, replace(spec, team=draft.team.name, image=pinned.image, code=pinned.code)
 
 
 def _as_replica(spec: JobSpec) -> JobSpec:

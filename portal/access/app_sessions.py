@@ -15,6 +15,8 @@ from accounts.permissions import PERMISSIONS, may
 from common.errors import NotFound, NotPermitted
 from common.secrets import digest_secret
 from common.steady_clock import steady_now
+from jobs.code.git_code import find_from_top
+from jobs.jobfile.spec import code_of, from_json, roles_of
 from jobs.models import Job, JobKind, JobQuerySet, Task
 from jobs.states import TaskState
 from jobs.task_access import derive_task_secret
@@ -179,8 +181,14 @@ def _visit(user: User, app: App) -> AppGrant:
         authorization=f"token {derive_task_secret(task.uuid)}" if task and app.notebook_id else "",
         name=name,
         start_path=f"/n/{name}/open" if app.notebook_id else f"/j/{name}/",
-        board=app.job.spec.get("tensorboard") or "" if app.job and app.kind == AppKind.TENSORBOARD else "",
+        board=_find_board(app.job) if app.job and app.kind == AppKind.TENSORBOARD else "",
     )
+
+
+def _find_board(job: Job) -> str:
+    """Return the directory of a job's TensorBoard, which runs beside its first task; "" without one."""
+    spec = from_json(job.spec)
+    return find_from_top(spec.tensorboard, *code_of(spec, roles_of(spec)[0])) if spec.tensorboard else ""
 
 
 def _open_task(app: App) -> Task | None:

@@ -16,10 +16,11 @@ from files.models import Volume
 from files.volumes import load_volumes
 from jobs.arrays.models import show_array_id
 from jobs.code.archive import code_file
+from jobs.code.git_code import SECRET, build_fetch, find_from_top, is_git, read_git
 from jobs.dependencies.left_outputs import NOTHING_LEFT, LeftOutputs, load_left
 from jobs.job_tokens.tokens import URL
 from jobs.jobfile.main_program import build_command
-from jobs.jobfile.spec import DEFAULT_GRACE_S, JobSpec, RoleSpec, from_json, list_data, role_of
+from jobs.jobfile.spec import DEFAULT_GRACE_S, JobSpec, RoleSpec, code_of, from_json, list_data, role_of
 from jobs.jobfile.values import split_source
 from jobs.lifecycle import load_attempts
 from jobs.models import Job, JobKind, Task
@@ -82,17 +83,18 @@ def build_task_specs(tasks: Sequence[Task]) -> dict[str, TaskSpec]:
 def _build(task: Task, context: SpecContext) -> TaskSpec:
     job, spec = task.job, context.specs[task.job_id]
     role, left = role_of(spec, task.role), context.left.get(task.job_id, NOTHING_LEFT)
+    code, workdir = code_of(spec, role)
     assert task.node is not None  # assigned tasks have one
     return TaskSpec(
         uuid=task.uuid.hex,
         label=f"{job.public_id} {task.role}.{task.rank}",
         epoch=task.epoch or 0,
         node=task.node.name,
-        run=_build_run(task, spec, role, context.gangs[task.job_id]),
+        run=_build_fetch(spec, role) + _build_run(task, spec, role, context.gangs[task.job_id]),
         env=spec.env | role.env,
-        workdir=(spec.workdir if role.workdir is None else role.workdir) or None,
+        workdir=(not is_git(code) and workdir) or None,  # code that is fetched brings its own
         image=role.image or spec.image or "",
-        code_path=str(code_file(Path(settings.TESSERA_CODE), spec.code)) if spec.code else None,
+        code_path=str(code_file(Path(settings.TESSERA_CODE), code)) if code and not is_git(code) else None,
         gpus=_shares(task, context.cards),
         cpu_milli=task.cpu_milli,
         memory_mib=task.memory_mib,
@@ -120,12 +122,19 @@ def _build(task: Task, context: SpecContext) -> TaskSpec:
         port_map=build_port_map(task),
         environment=find_environment(task, spec, context.datasets),
         mounts=build_mounts(task, spec, role, context.datasets, context.volumes) + left.mounts,
-        checkpoint=build_checkpoint(job, spec),
+        checkpoint=build_checkpoint(job, spec, role),
         cpu_pinning=task.node.facts.get("cpu_pinning", ""),
         mps=_allows_mps(task, context.cards),
         hcas=find_hcas(task.node.topology, [held["index"] for held in task.cards]) if role.rdma else None,
         simulated_trace=choose_trace(job),
     )
+
+
+def _build_fetch(spec: JobSpec, role: RoleSpec) -> str:
+    """Return the shell's lines before its command: those that fetch its code, if that lies in a repository."""
+    code, workdir = code_of(spec, role)
+    git = read_git(code or "")
+    return build_fetch(git, workdir, private=SECRET in spec.secrets | role.secrets) if git else ""
 
 
 def _build_run(task: Task, spec: JobSpec, role: RoleSpec, gang: Iterable[Task]) -> str:
@@ -203,13 +212,13 @@ def build_port_map(task: Task) -> dict[int, int]:
     return {int(declared): actual for declared, actual in task.ports.items() if declared != "master"}
 
 
-def build_checkpoint(job: Job, spec: JobSpec) -> Checkpoint | None:
-    """Return checkpoint settings, grace limited by the pool."""
+def build_checkpoint(job: Job, spec: JobSpec, role: RoleSpec) -> Checkpoint | None:
+    """Return checkpoint settings of a role's tasks, grace limited by the pool."""
     if spec.checkpoint is None:
         return None
     rule = spec.checkpoint
     grace_s = DEFAULT_GRACE_S if rule.grace_s is None else rule.grace_s
-    return Checkpoint(rule.dir, rule.signal, min(grace_s, job.pool.max_grace_s))
+    return Checkpoint(find_from_top(rule.dir, *code_of(spec, role)), rule.signal, min(grace_s, job.pool.max_grace_s))
 
 
 def build_mounts(

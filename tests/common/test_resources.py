@@ -140,11 +140,11 @@ def test_the_gpu_grammar(text, ask, canonical):
 @pytest.mark.parametrize(
     "text, code",
     [
-        ("40GB..80GB:2", "not_supported_yet"),
-        ("4..8", "not_supported_yet"),
-        ("10GB:2", "not_supported_yet"),
-        ("H100/4:2", "not_supported_yet"),
-        ("H100:10GB:2", "not_supported_yet"),
+        ("40GB..80GB:2", "gpu_range"),
+        ("4..8", "gpu_range"),
+        ("10GB:2", "gpu_several_slices"),
+        ("H100/4:2", "gpu_several_slices"),
+        ("H100:10GB:2", "gpu_several_slices"),
         ("", "bad_gpu"),
         ("1/0", "bad_gpu"),
         ("0/4", "too_small"),

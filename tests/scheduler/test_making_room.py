@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from events.models import Event
 from jobs.control import stop_job
-from jobs.jobfile.spec import from_json
+from jobs.jobfile.spec import from_json, roles_of
 from jobs.models import Job
 from jobs.states import JobState
 from portal.wording.events import describe_event
@@ -91,7 +91,8 @@ def test_a_job_that_a_person_stops_saves_its_work_first(local, ada):
 def test_a_pool_bounds_the_grace_of_its_jobs(local, ada):
     job = make.job(ada, checkpoint={"dir": "ckpt", "grace": "5m"}, **CARD)
     make.Pool.objects.filter(name="train").update(max_grace_s=30)
-    assert build_checkpoint(Job.objects.get(pk=job.pk), from_json(job.spec)) == Checkpoint("ckpt", "", 30)
+    spec = from_json(job.spec)
+    assert build_checkpoint(Job.objects.get(pk=job.pk), spec, roles_of(spec)[0]) == Checkpoint("ckpt", "", 30)
 
 
 def test_a_team_takes_back_its_guarantee_and_says_so_meanwhile(local, ada):

@@ -6,10 +6,11 @@ from accounts.models import User
 from accounts.permissions import may
 from common.errors import Conflict
 from jobs.arrays.models import JobArray
+from jobs.code.git_code import is_git, without_commit
 from jobs.jobfile.dump import dump_yaml
 from jobs.jobfile.load import load_jobfile
 from jobs.jobfile.parse import parse_spec
-from jobs.jobfile.spec import JobSpec, change_images, from_json
+from jobs.jobfile.spec import JobSpec, change_code, change_images, from_json
 from jobs.models import CodePack, Job, JobKind
 from jobs.submit import Check, Origin, submit_job
 from jobs.used_secrets.naming import split_wish
@@ -31,8 +32,9 @@ def copy_file(user: User, job: Job | JobArray) -> dict:
             each["secrets"] = {name: split_wish(wish)[1] for name, wish in each["secrets"].items()}
     if not may(user, "job.submit", job.team):
         data.pop("team", None)
-    if not CodePack.objects.filter(user=user, digest=data.get("code", "")).exists():
-        data.pop("code", None)
+    for each in (data, *data.get("roles", {}).values()):
+        if not _may_use(user, each.get("code", "")):
+            each.pop("code", None)
     return data
 
 
@@ -56,8 +58,13 @@ def build_rerun(user: User, job: Job, *, exact: bool) -> JobSpec:
     spec = from_json(job.spec) if exact else parse_spec(copy_file(user, job))
     if not exact:
         spec = change_images(spec, _without_digest)
+        spec = change_code(spec, lambda text, _: without_commit(text))
     token = spec.token if job.user_id == user.pk else ()
     return replace(spec, hold=False, start_at=None, after={}, token=token)
+
+
+def _may_use(user: User, code: str) -> bool:
+    return is_git(code) or CodePack.objects.filter(user=user, digest=code).exists()
 
 
 def _without_digest(text: str, _pointer: str) -> str:

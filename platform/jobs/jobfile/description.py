@@ -27,6 +27,7 @@ from jobs.jobfile.values import (
     NAME,
     OUTPUTS,
     PERCENT,
+    ROLE_CODE,
     ROLE_NAME,
     RUN,
     SECRETS,
@@ -55,6 +56,8 @@ CHECKPOINT_SIGNALS = ("SIGUSR1", "SIGUSR2", "SIGINT", "SIGHUP")
 MAX_GRACE_S = 3_600
 IDLE_LEAST_S, IDLE_MOST_S = 600, 86_400
 IDLE_THEN = ("tell", "shrink", "stop")
+# Kinds that have no job file: a notebook has a name, files and hours of its own.
+NOT_BY_FILE = {"notebook": "notebook_not_here", "interactive": "notebook_not_here"}
 # Not allowed beside `roles`.
 NOT_WITH_ROLES = ("run", "gpu", "cpu", "memory", "shm", "rdma", "nodes", "ports")
 # Not allowed in a service: its replicas are one task each, last until they are not needed, and are started again.
@@ -100,7 +103,7 @@ RETRY = Keys(
         Field("times", Whole(0, 100), "How often the job is started again.", "3"),
         Field(
             "when",
-            Choices(RETRY_WHEN, later=("nccl_timeout",)),
+            Choices(RETRY_WHEN),
             "The reasons for which it is.",
             "those that are not its own fault",
         ),
@@ -238,12 +241,13 @@ ROLE = Keys(
             "The job is done once any or all of these tasks succeeded.",
             "once all tasks of the job did",
         ),
-        *_later("code", "place"),
+        Field("code", ROLE_CODE, "Code of the role's own.", "the job's", examples=("git+https://host/tools@v1",)),
+        *_later("place"),
     )
 )
 JOB = Keys(
     (
-        Field("kind", Choice(("batch", "service"), later=("notebook", "interactive")), "The kind of job.", "batch"),
+        Field("kind", Choice(("batch", "service"), elsewhere=NOT_BY_FILE), "The kind of job.", "batch"),
         Field("name", NAME, "The job's name.", "from the command"),
         Field("team", NAME, "The team whose quota it uses.", "your only team"),
         Field(
@@ -269,9 +273,9 @@ JOB = Keys(
         Field(
             "code",
             CODE,
-            "The code: a dot for this directory, or the digest of an uploaded archive.",
+            "The code: a dot for this directory, the digest of an uploaded archive, or a Git repository.",
             "none",
-            examples=(".",),
+            examples=(".", "git+https://github.com/team/project@main"),
         ),
         Field(
             "run",

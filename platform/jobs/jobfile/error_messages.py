@@ -22,7 +22,10 @@ FIELD_MESSAGES = {
     "bad_array_values": _(
         "“%(got)s” are not values of an array. Write a list, such as [1e-4, 3e-4], or a range: 1..5."
     ),
-    "bad_code": _("“%(got)s” is not valid code. Use a dot for this directory, or the digest of an uploaded archive."),
+    "bad_code": _(
+        "“%(got)s” is not valid code. Use a dot for this directory, the digest of an uploaded archive, or a "
+        "repository, such as git+https://github.com/team/project@main."
+    ),
     "bad_data": _(
         "“%(got)s” is not a valid source of files. Write home:path, team:path or volume:name/path, with :ro at the end "
         "for read-only, such as team:datasets/imagenet:ro; or the name of a dataset, such as dataset:corpus@v7."
@@ -41,6 +44,10 @@ FIELD_MESSAGES = {
         "for one of another team."
     ),
     "bad_factor": _("“%(got)s” is not a factor. Write how many times as much, up to 99x, such as 1.5x."),
+    "bad_git": _(
+        "“%(got)s” is not a repository. Write git+https://host/path@ref, where ref is a branch, a tag or a commit, "
+        "such as git+https://github.com/team/project@main; a token for it is a secret, not a part of the address."
+    ),
     "bad_http_path": _("“%(got)s” is not the path of a request. Begin with a slash, such as /health."),
     "bad_image": _("“%(got)s” is not a valid image name. Write it like registry/name:tag."),
     "bad_label_name": _(
@@ -112,6 +119,7 @@ FIELD_MESSAGES = {
         "“%(key)s” is not for services: each replica is one task that lasts until it is not needed. Remove it."
     ),
     "not_utf8": _("The job file is not UTF-8: byte %(byte)s cannot be read. Save it as UTF-8."),
+    "notebook_not_here": _("A notebook has no job file. Start one under Notebooks, or with “tessera nb start NAME”."),
     "only_asha": _("“%(key)s” is for method: asha. Remove it, or write method: asha."),
     "output_twice": _("Two folders are to become the next version of %(name)s. Remove one, or name another."),
     "port_twice": _("Port %(port)s appears twice. Keep one of the two."),

@@ -64,16 +64,16 @@ class Plain(Shape):
 
 @dataclass(frozen=True)
 class Choice(Shape):
-    """One of the words `known`. later: those of a later version."""
+    """One of the words `known`. elsewhere: {word that people look for here: the error that says where it is}."""
 
     known: tuple[str, ...]
-    later: tuple[str, ...] = ()
+    elsewhere: dict[str, str] = field(default_factory=dict)
     written: bool = False
 
     def read(self, value: Any, pointer: str) -> str:
         word = read_text(value, pointer)
-        if word in self.later:
-            fail(pointer, "not_supported_yet", key=word)
+        if word in self.elsewhere:
+            fail(pointer, self.elsewhere[word], got=word)
         if word not in self.known:
             fail(pointer, "unknown_value", got=shorten_text(word), allowed=list(self.known), **_near(word, self.known))
         return word

@@ -74,7 +74,7 @@ class MainProgram:
 class RoleSpec:
     """One role's tasks.
 
-    image, workdir: instead of the job's; None is the job's. secrets, data: beside the job's.
+    image, code, workdir: instead of the job's; None is the job's. secrets, data: beside the job's.
     ends_job: the job is done once "any" or "all" of them succeeded; "" once all tasks of the job did.
     """
 
@@ -88,6 +88,7 @@ class RoleSpec:
     nodes: int = 1
     nodes_max: int | None = None
     image: str | None = None
+    code: str | None = None
     workdir: str | None = None
     env: dict[str, str] = field(default_factory=dict)
     secrets: dict[str, str] = field(default_factory=dict)
@@ -100,9 +101,9 @@ class RoleSpec:
 class JobSpec:
     """One job. None leaves a value to the team, pool or service.
 
-    code: None, "." (the submitted directory) or "sha256:<64 hex>". workdir: below the code. gpu, cpu_milli, memory_mib:
-    per task. shm_mib: of its memory, in /dev/shm. rdma: each task needs an RDMA adapter. nodes: tasks that start
-    together; nodes_max: the most.
+    code: None, "." (the submitted directory), "sha256:<64 hex>" or a repository (jobs.code.git_code). workdir:
+    below the code. gpu, cpu_milli, memory_mib: per task. shm_mib: of its memory, in /dev/shm. rdma: each task needs an
+    RDMA adapter. nodes: tasks that start together; nodes_max: the most.
     roles: replace run, the requests and ports.
     time_s: estimate. max_time_s: limit. start_at: not before. wait_max_s: for its first start, else it is cancelled.
     after: {job, by id once it is accepted: the end that it must come to}.
@@ -243,9 +244,19 @@ def role_of(spec: JobSpec, name: str) -> RoleSpec:
     return next(role for role in roles_of(spec) if role.name == name)
 
 
+def code_of(spec: JobSpec, role: RoleSpec) -> tuple[str | None, str]:
+    """Return a role's code and its working directory below it."""
+    return role.code or spec.code, spec.workdir if role.workdir is None else role.workdir
+
+
 def change_images(spec: JobSpec, change: Callable[[str, str], str]) -> JobSpec:
     """Return the spec with each image as `change` returns it, given the image and where the file has it."""
     return _change_each(spec, "image", change)
+
+
+def change_code(spec: JobSpec, change: Callable[[str, str], str]) -> JobSpec:
+    """Return the spec with all code that it names as `change` returns it; see `change_images`."""
+    return _change_each(spec, "code", change)
 
 
 def change_data(spec: JobSpec, change: Callable[[dict[str, str], str], dict[str, str]]) -> JobSpec:
@@ -299,6 +310,7 @@ def _role_json(role: RoleSpec) -> dict:
     told = _task_json(role, "count") | {"env": dict(role.env), "ports": list(role.ports)}
     own = {
         "image": role.image,
+        "code": role.code,
         "workdir": role.workdir,
         "secrets": dict(role.secrets) or None,
         "data": dict(role.data) or None,
@@ -326,6 +338,7 @@ def _role(name: str, said: dict, stored: dict) -> RoleSpec:
         name=name,
         **_task(kept, kept["count"]),
         image=said.get("image"),
+        code=said.get("code"),
         workdir=said.get("workdir"),
         env=dict(said.get("env", {})),
         secrets=dict(said.get("secrets", {})),

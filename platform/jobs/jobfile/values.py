@@ -33,6 +33,8 @@ from common.text import (
 from datasets.naming import ENVIRONMENT, OUTPUT, is_dataset_name, read_environment_name
 from datasets.naming import TEXT as DATASET
 from files.volume_names import VOLUME_NAME
+from jobs.code.git_code import TEXT as GIT
+from jobs.code.git_code import read_git
 from jobs.jobfile.shapes import (
     Choice,
     Map,
@@ -98,15 +100,25 @@ def read_image(value: object, pointer: str) -> str:
 
 
 def read_code(value: object, pointer: str) -> str:
-    """Read "." (the submitted directory) or a digest."""
+    """Read "." (the submitted directory), a digest or a repository."""
     text = read_text(value, pointer)
     if text in (".", "./"):
         return "."
-    if text.startswith(("git+", "git@", "https://", "http://", "ssh://")):
-        fail(pointer, "not_supported_yet", key=shorten_text(text), feature="code_from_git")
+    if (git := read_git(text)) is not None:
+        return git.text
+    if text.startswith(("git+", "git@", "git:", "https://", "http://", "ssh://")):
+        fail(pointer, "bad_git", got=shorten_text(text))
     if not _DIGEST.fullmatch(text):
         fail(pointer, "bad_code", got=shorten_text(text))
     return text
+
+
+def read_role_code(value: object, pointer: str) -> str:
+    """Read the code of a role: only the job's can be the submitted directory."""
+    code = read_code(value, pointer)
+    if code == ".":
+        fail(pointer, "code_of_role_here")
+    return code
 
 
 def read_workdir(value: object, pointer: str) -> str:
@@ -277,7 +289,8 @@ _NAME = f"{_OUTER}([^{_UNSEEN}]*{_OUTER})?"
 NAME = _text(read_name, _NAME, MAX_NAME)
 RUN = Plain(read_run, {"type": "string", "pattern": r"^[^\u0000]*\S[^\u0000]*$"}, written=True)
 IMAGE = _text(read_image, _IMAGE.pattern, MAX_IMAGE)
-CODE = _text(read_code, rf"(\.|\./|{_DIGEST.pattern})")
+CODE = _text(read_code, rf"(\.|\./|{_DIGEST.pattern}|{GIT})")
+ROLE_CODE = _text(read_role_code, rf"({_DIGEST.pattern}|{GIT})")
 WORKDIR = _text(read_workdir, rf"{_BELOW}[^\\{_UNSEEN}]*", MAX_PATH)
 DIRECTORY = _text(read_directory, f"(?!-)[^{_UNSEEN}]+", MAX_PATH)
 GPU = Plain(

@@ -14,6 +14,7 @@ from accounts.models import User
 from common.amounts import show_bytes
 from datasets.models import Dataset, DatasetOutput, DatasetUse, DatasetVersion, VersionState
 from datasets.services import compare_versions, open_files, place_in_store
+from jobs.code.git_code import is_git
 from jobs.jobfile.spec import from_json, list_data
 from jobs.models import Job
 from jobs.outputs.outputs import load_outputs
@@ -93,7 +94,8 @@ class MakerView:
         self.job = job
         self.data = sorted(set(list_data(from_json(job.spec)).values()))
         self.image = (job.spec.get("image") or "").partition("@")[0]
-        self.code = job.spec.get("code") or ""
+        code = job.spec.get("code") or ""
+        self.code = f"{code[:19]}…" if code and not is_git(code) else code
 
 
 @dataclass(frozen=True)

@@ -65,12 +65,14 @@ asked = {
     "nodes_max": st.none() | st.integers(101, 200),
     "ports": st.lists(st.integers(1024, 65_535), unique=True, max_size=3).map(tuple),
 }
+GIT = "git+https://git.example/rl.git@main:" + "0f" * 20
 role_names = st.sampled_from(["main", "worker", "no", "head-1", "ps", "true"])
 roles = st.builds(
     RoleSpec,
     name=role_names,
     env=st.dictionaries(env_names.map("ROLES_OWN_{}".format), texts | tricky, max_size=3),
     image=st.none() | st.just("ray:2.9"),
+    code=st.sampled_from([None, "sha256:" + "0f" * 32, GIT]),
     workdir=st.sampled_from([None, "", "head", "a b/c"]),
     secrets=st.dictionaries(env_names.map("ROLES_SECRET_{}".format), st.sampled_from(WORDS), max_size=3),
     data=st.dictionaries(st.just("in"), st.just("team:corpus:ro")),
@@ -83,7 +85,7 @@ common = {
     "pool": st.none() | names,
     "image": st.none() | st.just("registry.local/llm/train:24.10"),
     "environment": st.none() | st.just("vision/sd-train@v3"),
-    "code": st.sampled_from([None, ".", "sha256:" + "0f" * 32]),
+    "code": st.sampled_from([None, ".", "sha256:" + "0f" * 32, GIT]),
     "env": st.dictionaries(env_names, texts | tricky, max_size=4),
     "outputs": st.dictionaries(st.just("out/model"), st.just("model:sentiment")),
     "token": st.lists(st.sampled_from(JOB_SCOPES), unique=True).map(tuple),

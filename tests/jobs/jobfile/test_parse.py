@@ -155,10 +155,6 @@ def test_a_bad_checkpoint_is_answered(checkpoint, answer):
     assert codes_of({"run": "a", "checkpoint": checkpoint}) == [answer]
 
 
-def test_a_reason_of_a_later_version_is_known():
-    assert codes_of({"run": "a", "retry": {"when": ["nccl_timeout"]}}) == [("/retry/when/0", "not_supported_yet")]
-
-
 def test_numbers_from_json_become_text_only_when_they_keep_their_spelling():
     assert parse_spec({"run": "a", "env": {"SEED": 7}}).env == {"SEED": "7"}
     assert codes_of({"run": "a", "env": {"LR": 0.0001, "B": True}}) == [
