@@ -9,10 +9,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from jobs.lifecycle import MADE_ROOM
 from jobs.models import Task
 from jobs.states import TASK_FINAL, TaskState
 from runtimes.contract.container import ContainerView, GpuUse
 from scheduler.loading.row_cache import cached_rows, caching, read_change_mark
+from scheduler.reconcile.draining import find_draining
 
 TOLD_PARTS = 100
 """GPU use is written in steps of this fraction (1/N) of a slice."""
@@ -34,7 +36,10 @@ NO_PROGRESS = StartProgress()
 
 @dataclass(frozen=True)
 class TaskRow:
-    """A task with holdings. stop: reason to stop, or "". settled: an administrator's word on a lost one, or ""."""
+    """A task with holdings. stop: reason to stop, or "". settled: an administrator's word on a lost one, or "".
+
+    drains: it answers requests that its stop waits for.
+    """
 
     uuid: str
     job_id: int
@@ -45,6 +50,7 @@ class TaskRow:
     start_progress: StartProgress = NO_PROGRESS
     resize: bool = False
     settled: str = ""
+    drains: bool = False
 
 
 @dataclass(frozen=True)
@@ -176,6 +182,8 @@ def _compare_one(row: TaskRow, view: ContainerView | None) -> list[Step]:
         return [_end_lost(row)]
     if view.phase == "lost":
         return [] if row.state == T.LOST else [TaskObserved(row.uuid, row.job_id, T.LOST, "", view)]
+    if row.drains:
+        return []
     if row.stop or row.state == T.STOPPING:
         return [Stop(row.uuid, row.job_id, row.stop, mark=row.state != T.STOPPING)]
     if view.phase == "starting" and view.cause:  # it can never run; its end has the reason
@@ -248,6 +256,7 @@ def load_rows() -> list[TaskRow]:
     """Load tasks in HOLDING with reasons to stop."""
     tasks = load_holding_tasks()
     broken = load_broken()
+    draining = find_draining([task.uuid for task in tasks if _makes_room(task)])
     return [
         TaskRow(
             task.uuid,
@@ -259,6 +268,7 @@ def load_rows() -> list[TaskRow]:
             StartProgress(task.fetching_since, task.detail),
             task.resize is not None and task.resize["open"],
             f"{task.settled['by']} settled it: {task.settled['why']}" if task.settled else "",
+            task.uuid in draining,
         )
         for task in tasks
     ]
@@ -304,6 +314,10 @@ def load_awaiting_log(ended: Set[str]) -> set[str]:
     if not ended:
         return set()
     return {uuid.hex for uuid in Task.objects.filter(uuid__in=ended).log_awaited().values_list("uuid", flat=True)}
+
+
+def _makes_room(task: HeldTask) -> bool:
+    return task.state == T.STOPPING and task.reason in MADE_ROOM and task.stop_requested_at is None
 
 
 def _wish(task: HeldTask, broken: set[tuple[int, int]]) -> str:

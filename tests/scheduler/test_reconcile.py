@@ -59,6 +59,7 @@ def seen(phase: str, **fields) -> ContainerView:
         (row("RUNNING"), seen("lost"), TaskObserved(A, 7, "LOST", "", seen("lost"))),
         (row("RUNNING", "preempted"), seen("running"), Stop(A, 7, "preempted", mark=True)),
         (row("STOPPING", "preempted"), seen("running"), Stop(A, 7, "preempted", mark=False)),
+        (replace(row("STOPPING", "preempted"), drains=True), seen("running"), None),
     ],
 )
 def test_a_task_and_what_is_seen_of_it_give_one_step(task, view, step):

@@ -12,6 +12,7 @@ from jobs.models import Job, JobKind
 from jobs.states import JobState, TaskState
 from portal.wording.events import describe_event
 from portal.wording.notices import view_notice
+from scheduler.reconcile.compare import load_rows
 from services.controlling import control_service, control_services
 from services.in_flight import Loads, publish_counts, read_loads, withdraw_counts
 from services.models import Replica, Service
@@ -281,6 +282,32 @@ def test_a_service_is_no_job(cast):
     with pytest.raises(InvalidInput) as refused:
         make.job(cast.ada, kind="service", serve={"port": 8000})
     assert refused.value.errors[0].code == "service_not_here"
+
+
+def test_a_replica_that_makes_room_stops_once_it_has_answered(cast, monkeypatch):
+    service = make.service(cast.ada)
+    look(service, requests=1)
+    [replica] = Replica.objects.all()
+    start(replica)
+    task = make.move(replica.job.tasks.get(), TaskState.STOPPING, "preempted").uuid.hex
+
+    def drains(requests: int | None, after_s: int) -> bool:
+        loads = None if requests is None else Loads({service.pk: requests}, {replica.pk: requests})
+        monkeypatch.setattr("scheduler.reconcile.draining.read_loads", lambda: loads)
+        monkeypatch.setattr(
+            "scheduler.reconcile.draining.database_now", lambda: database_now() + timedelta(seconds=after_s)
+        )
+        (row,) = load_rows()
+        return row.drains
+
+    assert drains(0, after_s=0)  # gateways may pass on by what they read before
+    assert drains(1, after_s=10) and drains(None, after_s=10)
+    assert not drains(0, after_s=10) and not drains(1, after_s=70)
+    Replica.objects.update(ready_task=None)  # it answers nothing yet
+    assert not drains(1, after_s=0)
+    Replica.objects.update(ready_task=task)
+    delete_service(actor=cast.ada, service=service)
+    assert not drains(1, after_s=0)
 
 
 def test_what_gateways_say_is_summed_and_silence_is_not_zero(monkeypatch):

@@ -10,6 +10,8 @@ from config.http_protocol import BoundedHttp
 
 WEBSOCKET_BYTES = 64 * 1024 * 1024
 """Largest websocket message for people's own apps. The portal's own sockets take far less."""
+KEEP_ALIVE_S = 75
+"""Above what clients and proxies keep an idle connection: who closes first loses what is sent at that moment."""
 
 
 def main() -> None:
@@ -22,6 +24,7 @@ def main() -> None:
         proxy_headers=False,
         server_header=False,
         timeout_graceful_shutdown=2,
+        timeout_keep_alive=KEEP_ALIVE_S,
         ws_per_message_deflate=False,
         http=BoundedHttp,
         ws_max_size=WEBSOCKET_BYTES,
