@@ -40,6 +40,7 @@ def describe_job(job: dict[str, Any], wait: dict[str, Any] | None, length: dict[
         lines.append(_clock_row("Gives up", job.get("give_up_at"), at))
         lines.append(_row("After", ", ".join(job.get("waits_for") or [])))
         lines.append(_row("Still open", ", ".join(job.get("waits_for_elements") or [])))
+    lines += [_row("Code", plain(code)) for code in _list_repositories(job["spec"])]
     lines.append(_row("Secrets", ", ".join(_list_secrets(job["spec"]))))
     if made_of := job.get("template"):
         lines.append(_row("Template", f"{made_of['name']}@{made_of['version']}"))
@@ -151,6 +152,15 @@ def _describe_ask(job: dict[str, Any]) -> str:
         f"pool {', '.join([job['pool'], *list_other_pools(job)])}",
     ]
     return ", ".join(filter(None, parts))
+
+
+def _list_repositories(spec: dict[str, Any]) -> list[str]:
+    """Return what it fetches from Git, each with its branch or tag and the commit."""
+    said = [
+        ("", spec.get("code")),
+        *((f"{name}: ", role.get("code")) for name, role in (spec.get("roles") or {}).items()),
+    ]
+    return [f"{name}{code.removeprefix('git+')}" for name, code in said if (code or "").startswith("git+")]
 
 
 def _list_secrets(spec: dict[str, Any]) -> list[str]:

@@ -72,10 +72,12 @@ def test_a_job_that_failed_tells_how():
     }  # fmt: skip
     also = {
         "team": "nlp", "cpu": size, "memory": size, "max_time": {"value": None, "text": ""}, "priority": "normal",
-        "spec": {"labels": {"exp": "b"}}, "tasks": [task], "exit_code": 3, "reason": "exit_nonzero",
+        "spec": {"labels": {"exp": "b"}, "code": "git+https://g.it/a@main:4b"}, "tasks": [task],
+        "exit_code": 3, "reason": "exit_nonzero",
     }  # fmt: skip
     lines = describe_job(ended(1, "failed", **also), None)
     assert lines[0] == "job-1 train failed after 2h10m: exit 3."
+    assert "  Code        https://g.it/a@main:4b" in lines
     assert "  Labels      exp=b" in lines and "  Runs on     n1, GPU 3 (main.0, failed)" in lines
     length = {"text": "about 2h, as your last 12 jobs of this name"}
     live = describe_job(a_job(1, **{**also, "tasks": [task | {"ended_at": None}]}), None, length)

@@ -3,7 +3,9 @@
 import posixpath
 import re
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 from urllib.parse import urlsplit
 
 PREFIX = "git+"
@@ -73,6 +75,12 @@ def read_git(text: str) -> GitCode | None:
     assert parts  # TEXT is narrower
     code = GitCode(parts["url"], parts["ref"] or "HEAD", parts["commit"] or "")
     return replace(code, commit=code.ref) if not code.commit and _COMMIT.fullmatch(code.ref) else code
+
+
+def list_repositories(spec: Mapping[str, Any]) -> list[tuple[str, GitCode]]:
+    """List what a stored spec fetches from Git: (role, or "" for the job's own; the code)."""
+    said = [("", spec.get("code")), *((name, role.get("code")) for name, role in (spec.get("roles") or {}).items())]
+    return [(name, git) for name, text in said if text and (git := read_git(text))]
 
 
 def without_commit(text: str) -> str:

@@ -14,6 +14,7 @@ from django.utils.translation import gettext_lazy, ngettext
 from common.resources import parse_gpu, show_gpu, show_place
 from job_templates.parameters import as_text
 from jobs.arrays.models import JobArray
+from jobs.code.git_code import GitCode, list_repositories
 from jobs.copying.differences import Difference, compare_files
 from jobs.dependencies.conditions import number_conditions
 from jobs.dependencies.open_elements import list_dependents, list_open_elements
@@ -245,6 +246,11 @@ class JobDetail:
     @property
     def tabs(self) -> list[dict]:
         return [{"code": code, "words": words, "current": code == self.tab} for code, words in TABS.items()]
+
+    @property
+    def repositories(self) -> list[tuple[str, GitCode]]:
+        """Return (role or "", the code in Git that it runs)."""
+        return list_repositories(self.job.spec)
 
     @property
     def is_gang(self) -> bool:

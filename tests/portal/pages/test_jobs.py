@@ -617,3 +617,13 @@ def test_a_log_is_only_under_its_own_job(cast, get):
     job, _tasks = started(cast.ada)
     _other, [task] = started(cast.ada, gpu="1/8")
     assert get(cast.ada, f"/j/{job.public_id}/log/{task.uuid}").status_code == 404
+
+
+def test_its_code_in_git_is_told_with_the_commit(cast, look):
+    job = make.job(cast.ada, run=None, roles={"eval": {"run": "true"}, "train": {"run": "true"}})
+    code = f"git+https://git.example/train@main:{'4b' * 20}"
+    job.spec["code"], job.spec["roles"]["eval"]["code"] = code, f"git+https://git.example/eval@{'5c' * 20}"
+    job.save()
+    page = look(cast.ada, f"/j/{job.public_id}/")
+    assert 'https://git.example/train <span class="muted">main, 4b4b4b4b4b4b</span>' in page
+    assert "Code of eval" in page and "5c" * 20 in page
