@@ -127,17 +127,19 @@ def submit_job(
     body: bytes = b"",
     kind: str = JobKind.BATCH,
     origin: Origin = Origin(),
+    chooser: "PoolChooser | None" = None,
 ) -> Job:
     """Store a job, unless it could never run or a count limit is reached.
 
-    containers: whether the runtime uses images. key, body: see jobs.idempotency.
+    containers: whether the runtime uses images. key, body: see jobs.idempotency. chooser: resolves the names, where
+    several of this person's jobs are stored at once.
     Raises InvalidInput, Impossible, NotPermitted, BudgetSpent, QuotaExceeded, Conflict, DiskFull.
     """
     if (done := find_answer(user=user, key=key, body=body)) is not None:
         return Job.objects.with_names().get(pk=done)
     check_disk()
     check_scopes(user, spec.token)
-    draft = choose_pool(user=user, spec=spec, check=check, containers=containers)
+    draft = (chooser or PoolChooser(user, check, containers)).choose(spec)
     if kind != JobKind.INTERACTIVE:  # ask no registry while a notebook's row is locked
         draft = pin_digest(draft)
     try:

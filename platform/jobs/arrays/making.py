@@ -1,7 +1,7 @@
 """Make the elements of arrays, and the trials of sweeps, as there is room for them: each once, whatever is killed when.
 
-One transaction, under the array's lock, makes one element and counts it as made. What a killed worker leaves behind is
-an array of which an element is to be made still.
+One transaction, under the array's lock, makes a few elements and counts them as made. What a killed worker leaves
+behind is an array of which these are to be made still.
 """
 
 import logging
@@ -25,12 +25,14 @@ from jobs.jobfile.spec import JobSpec, from_json
 from jobs.models import Job, JobQuerySet
 from jobs.notices.recipients import list_recipients
 from jobs.states import JOB_ACTIVE, JobState
-from jobs.submit import Check, Origin, submit_job
+from jobs.submit import Check, Origin, PoolChooser, submit_job
 
 log = logging.getLogger("tessera.arrays")
 
 MAKE_S = 5.0
 """How long one call makes elements; the next one goes on."""
+AT_A_TIME = 10
+"""Elements that one transaction makes at most: its locks of the array and of the person's limits are held so long."""
 TRY_AGAIN = timedelta(seconds=30)
 Draw = Callable[[JobArray, JobSpec], dict[str, str]]
 """Returns the values of the next element of a locked array, whose file is this."""
@@ -51,24 +53,30 @@ def make_due_elements(check: Check, containers: bool, draw: Draw = read_values) 
     made, until = 0, time.monotonic() + MAKE_S
     going = list(JobArray.objects.open().order_by("pk").values_list("pk", flat=True))
     while going and time.monotonic() < until:
-        going = [pk for pk in going if take_step(pk, check, containers, draw)]
-        made += len(going)
+        steps = {pk: take_step(pk, check, containers, draw) for pk in going}
+        going = [pk for pk, done in steps.items() if done]
+        made += sum(steps.values())
     return made
 
 
 @transaction.atomic
-def take_step(pk: int, check: Check, containers: bool, draw: Draw = read_values) -> bool:
-    """Do what is next for an array and count its elements anew; return whether there may be more to do at once."""
-    array = lock_array(pk)
+def take_step(pk: int, check: Check, containers: bool, draw: Draw = read_values) -> int:
+    """Do what is next for an array and count its elements anew; return how many were made, queued again or given up."""
+    array, done = lock_array(pk), 0
     counts = count_elements(array)
     again = _find_retried(array).order_by("array_index").first()
     step = choose_step(array, counts, again is not None, database_now())
-    if step in (Step.MAKE, Step.RETRY):
-        _try(array, again, partial(make_element, array, check, containers, draw))
+    if step == Step.MAKE:
+        make = partial(make_element, array, check, containers, draw, PoolChooser(array.user, check, containers))
+        room = min(AT_A_TIME, array.at_once - counts.open, array.total - array.made)
+        while done < room and array.halted_at is None and _try(array, make):
+            done += 1
+    elif again is not None and step == Step.RETRY:
+        done = int(_try(array, partial(_retry, array, again)))
     elif step == Step.END:
         _end(array, counts)
     store_counts(array)
-    return step in (Step.MAKE, Step.RETRY) and array.try_at is None
+    return done
 
 
 def lock_array(pk: int) -> JobArray:
@@ -98,7 +106,9 @@ def store_counts(array: JobArray) -> None:
         publish_row(array)
 
 
-def make_element(array: JobArray, check: Check, containers: bool, draw: Draw = read_values) -> Job:
+def make_element(
+    array: JobArray, check: Check, containers: bool, draw: Draw = read_values, chooser: PoolChooser | None = None
+) -> Job:
     """Submit the next element of a locked array. Raises what submit_job raises."""
     index, spec = array.made, from_json(array.spec)
     job = submit_job(
@@ -107,6 +117,7 @@ def make_element(array: JobArray, check: Check, containers: bool, draw: Draw = r
         check=check,
         containers=containers,
         origin=Origin(array=array, index=index),
+        chooser=chooser,
     )
     array.made += 1
     return job
@@ -128,16 +139,20 @@ def _find_retried(array: JobArray) -> JobQuerySet:
     return ended.exclude(IS_PRUNED)
 
 
-def _try(array: JobArray, again: Job | None, make: Callable[[], Job]) -> None:
-    """Make an element, or queue one again. What refuses it now is kept in words, and tried again if it may pass."""
+def _retry(array: JobArray, job: Job) -> Job:
+    assert array.retry_by is not None
+    return retry_job(actor=array.retry_by, job=job)
+
+
+def _try(array: JobArray, act: Callable[[], object]) -> bool:
+    """Make an element, or queue one again; return whether that is done, or given up for good.
+
+    What refuses it now is kept in words, and tried again if it may pass.
+    """
     before = array.made
     try:
         with transaction.atomic():
-            if again is None:
-                make()
-            else:
-                assert array.retry_by is not None
-                retry_job(actor=array.retry_by, job=again)
+            act()
     except DatabaseError:
         raise
     except Exception as failed:
@@ -145,6 +160,7 @@ def _try(array: JobArray, again: Job | None, make: Callable[[], Job]) -> None:
         _refuse(array, failed)
     else:
         array.try_at, array.why = None, None
+    return array.try_at is None
 
 
 def _refuse(array: JobArray, failed: Exception) -> None:
