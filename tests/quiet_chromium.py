@@ -12,6 +12,7 @@ import os
 import platform
 import struct
 import sys
+from contextlib import suppress
 
 SOCKET = {"x86_64": 41, "aarch64": 198}
 PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 38, 22, 2
@@ -51,5 +52,6 @@ def forbid_netlink() -> None:
 
 if __name__ == "__main__":
     if platform.machine() in SOCKET:
-        forbid_netlink()
+        with suppress(OSError):  # without seccomp it is as it always was
+            forbid_netlink()
     os.execv(os.environ[BROWSER], sys.argv)
