@@ -1,9 +1,14 @@
-"""A service of real processes: from zero to two and back by its requests, none lost, also when a replica is killed."""
+"""Services of real processes: from zero to two and back by their requests, none lost, also when a replica is killed.
+
+Six of them share one card, and what makes room for a more important job first answers the requests that it has.
+"""
 
 import asyncio
+import json
 import re
 import socket
 import threading
+from collections.abc import Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +20,9 @@ import uvicorn
 from asgiref.sync import sync_to_async
 from django.db import connections
 
-from jobs.models import Job
+from cluster.models import Gpu
+from jobs.models import Job, JobKind, Task
+from jobs.states import JobState, TaskState
 from portal.gateway.http.services.door import ROUTE_S, ServiceDoor
 from portal.gateway.http.services.programs import ProgramDoor
 from runtimes.local.access.access import LocalAccess
@@ -108,9 +115,16 @@ def service(transactional_db, local, tmp_path, monkeypatch):
 
 @dataclass(frozen=True)
 class Seen:
+    """An answer. headers, text: of it."""
+
     at: float
     status: int
-    by: str | None
+    headers: Mapping[str, str]
+    text: str
+
+    @property
+    def by(self) -> str | None:
+        return self.headers.get("X-By")
 
 
 @asynccontextmanager
@@ -134,16 +148,16 @@ async def open_door(access: LocalAccess):
 
 @asynccontextmanager
 async def calling(key: str, access: LocalAccess, seen: list[Seen] | None = None):
-    """Yields call(number, takes), which posts through a door of its own and returns the status."""
+    """Yields call(number, takes), which posts through a door of its own and returns the status. key: or a token."""
     async with open_door(access) as (session, door):
 
-        async def call(number: int, takes: float = 0.0, **headers: str) -> int:
+        async def call(number: int, takes: float = 0.0, to: str = "count", **headers: str) -> int:
             """X_Dies: the replica is killed when it is to answer."""
             sent = {"Authorization": f"Bearer {key}", "X-Takes": str(takes)}
             sent |= {name.replace("_", "-"): value for name, value in headers.items()}
-            async with session.post(f"{door}/nlp/count/x", data=f"n{number}", headers=sent) as answer:
+            async with session.post(f"{door}/nlp/{to}/x", data=f"n{number}", headers=sent) as answer:
                 if seen is not None:
-                    seen.append(Seen(monotonic(), answer.status, answer.headers.get("X-By")))
+                    seen.append(Seen(monotonic(), answer.status, answer.headers, await answer.text()))
                 return answer.status
 
         yield call
@@ -185,6 +199,62 @@ async def test_to_zero_and_back_and_a_kill_in_between(service, tmp_path):
             await until(lambda: not Replica.objects.exists())
     counted = await sync_to_async(list_counted)(tmp_path)
     assert counted == sorted(f"n{number}" for number in [*range(12), *range(100, 110)])
+
+
+async def test_what_makes_room_for_a_more_important_job_answers_its_requests_first(service):
+    """The requests of the meantime are held, and answered once that job has ended."""
+    key, access = service
+    async with calling(key, access) as call:
+        with beating():
+            assert await call(0) == 200
+            begun = [asyncio.create_task(call(number, 5.0)) for number in (1, 2)]
+            await asyncio.sleep(1)
+            job = await sync_to_async(submit_important)()
+            await until(Task.objects.filter(job__kind=JobKind.SERVICE, state=TaskState.STOPPING).exists)
+            assert await asyncio.gather(*begun, call(3)) == [200] * 3
+            await until(Job.objects.filter(pk=job.pk, state=JobState.SUCCEEDED).exists)
+    reasons = await sync_to_async(lambda: set(Task.objects.values_list("reason", flat=True)))()
+    assert "preempted" in reasons
+
+
+def submit_important() -> Job:
+    """One that needs the whole card of the pool."""
+    file = {"run": "sleep 1", "gpu": 1, "pool": "dev", "cpu": "50m", "memory": "128MiB", "priority": "high"}
+    return make.job(make.User.objects.get(username="ada"), **file)
+
+
+async def test_six_services_share_a_card_and_a_seventh_caller_is_told_its_place(service):
+    """Of half a card each: two answer at once, and the others once those sleep."""
+    _, access = service
+    names = [f"half-{number}" for number in range(6)]
+    token = await sync_to_async(share_one_card)(names)
+    seen: list[Seen] = []
+    async with calling(token, access, seen) as call:
+        with beating():
+            assert await asyncio.gather(*(call(n, 0.2, to=name) for n, name in enumerate(names))) == [200] * 6
+            busy = [asyncio.create_task(call(10 + n, 4.0, to=name)) for n, name in enumerate(names[:2])]
+            await until(lambda: Replica.objects.exclude(ready_task=None).filter(draining_at=None).count() == 2)
+            assert await call(20, to="seventh") == 503
+            assert await asyncio.gather(*busy) == [200] * 2
+    (refused,) = (one for one in seen if one.status == 503)
+    told = json.loads(refused.text)
+    assert refused.headers["Content-Type"] == "application/problem+json" and int(refused.headers["Retry-After"]) > 0
+    assert (told["code"], told["wait"]["position"], told["wait"]["of"]) == ("service_waking", 1, 1), told
+    assert told["wait"]["job"].startswith("job-") and "number 1 of 1" in told["detail"]
+
+
+def share_one_card(names: list[str]) -> str:
+    """Make these services of half a card each, and a seventh that holds requests for 3 s; returns a token of ada's."""
+    ada = make.User.objects.get(username="ada")
+    assert Gpu.objects.filter(pool__name="dev").count() == 1
+    half = write_file(PROGRAM).replace("gpu: 1/4", "gpu: 1/2").replace("access: key", "access: team")
+    for name in (*names, "seventh"):
+        job_file = half.replace("name: count", f"name: {name}")
+        if name == "seventh":
+            job_file = job_file.replace("access: team", "access: team, hold: {for: 3s}")
+        create_service(user=ada, job_file=job_file, check=lambda draft: None, containers=False)
+    Service.objects.update(woken_at=None)
+    return make.token(ada, "services:call")
 
 
 async def test_a_canary_that_fails_a_fifth_goes_back_and_the_good_revision_answers_on(service):
