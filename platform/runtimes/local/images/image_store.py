@@ -15,7 +15,6 @@ import hashlib
 import hmac
 import json
 import os
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -112,13 +111,6 @@ class ImageStore:
 
     def _path(self, key: str) -> Path:
         return self.folder / "records" / f"{_digest(key)}.json"
-
-
-def measure_folders(*folders: Path) -> int:
-    """Return the bytes on the disk of all that is in them; what goes meanwhile does not count."""
-    command = ["du", "--summarize", "--total", "--block-size=1", *map(str, folders)]
-    done = subprocess.run(command, env={"PATH": os.defpath}, capture_output=True, text=True, check=False)
-    return int(done.stdout.splitlines()[-1].split()[0])
 
 
 def write_file(path: Path, data: bytes) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 from runtimes.gpu_sharing import is_forbidden_env
 from runtimes.images.names import make_image_key, read_image
-from runtimes.local.images.image_store import ImageRecord, ImageStore, Login, measure_folders
-from runtimes.local.images.podman import Podman, PodmanFailed
+from runtimes.local.images.image_store import ImageRecord, ImageStore, Login
+from runtimes.local.images.podman import Podman, PodmanFailed, measure_folders
 from runtimes.local.taskdir import list_tasks
 
 MOST_LAYERS = 140
