@@ -27,7 +27,7 @@ from bench.stack import Stack, running_stack
 IN_FLIGHT = 8
 """At once: a request takes the program as long as that needs, and each replica is to have two."""
 ANSWERED_WITHIN_S = 60
-ASLEEP_WITHIN_S = 60
+ASLEEP_WITHIN_S = 150
 PROGRAM = """
 import http.server, os, time
 class Answer(http.server.BaseHTTPRequestHandler):

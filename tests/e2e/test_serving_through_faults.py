@@ -6,7 +6,7 @@ from bench.faults import ONE_IS_MANY
 from bench.serve_faults import serve_through_faults
 from bench.stack import running_stack
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 
 def test_rollouts_a_preemption_and_kills_lose_and_double_no_request():

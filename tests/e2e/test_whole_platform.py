@@ -100,7 +100,7 @@ def page(stack, chromium):
 def test_submit_in_the_form_watch_the_log_arrive_and_stop_it(stack, page):
     page.goto(f"{stack.url}/jobs/new")
     page.get_by_label("Name", exact=True).fill("from the browser")
-    page.get_by_label("Command").fill("for n in $(seq 1 100); do echo count $n; sleep 0.3; done")
+    page.get_by_label("Command").fill("for n in $(seq 1 400); do echo count $n; sleep 0.3; done")
     page.get_by_role("button", name="Submit", exact=True).click()
     page.wait_for_url("**/j/job-*/")
     here = page.evaluate("performance.timeOrigin")
