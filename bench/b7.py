@@ -28,16 +28,16 @@ from typing import Any
 from uuid import uuid4
 
 from bench.shared.churn import churn
-from bench.shared.fleet import MARK, Fleet, Witness, a_fleet, cpu_s, descendants, in_threads, wait
+from bench.shared.fleet import MARK, Fleet, Witness, a_fleet, cpu_s, descendants, in_threads
 from bench.shared.options import parser_of, some_of
 from bench.shared.rows import Row, write_rows
+from bench.shared.waiting import wait
 from bench.stack import Stack, free_port
+from jobs.jobfile.array_values import MOST_AT_ONCE
 
 GOAL, CEILING = 1.2, 0.9
 GOAL_OWN_MS, GOAL_CLUSTER = 15, 1.1
 """Of (d): the platform's own processors for each pod, and the cluster's against (a)."""
-ELEMENTS = 1000
-"""Of an array: as many as may be open at once."""
 HEADS = {"bound/s": 9, "running/s": 11, "requests": 10, "cluster": 9, "own": 9}
 POSTERS = 8
 WITHIN_S = 3600
@@ -145,7 +145,7 @@ def run_ours(fleet: Fleet, stack: Stack, count: int, qps: float) -> Figures:
 
 
 def run_arrays(fleet: Fleet, stack: Stack, count: int, qps: float) -> Figures:
-    poster, sizes = Poster(stack), [min(ELEMENTS, count - begin) for begin in range(0, count, ELEMENTS)]
+    poster, sizes = Poster(stack), [min(MOST_AT_ONCE, count - begin) for begin in range(0, count, MOST_AT_ONCE)]
 
     def post(number: int) -> None:
         if number < len(sizes):

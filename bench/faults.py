@@ -82,12 +82,13 @@ def draw_jobs(count: int, chains: int, dice: random.Random) -> tuple[list[int], 
         return [number % 4 for number in range(count)], [{} for _ in range(count)]
     codes = [int(dice.random() < FAILS) for _ in range(count)]
     links: Links = []
-    for number in range(count):
+    ends: list[int | None] = []
+    for number, code in enumerate(codes):
         others = {number - chains} if number >= chains else set[int]()
         if others and dice.random() < JOINED:
             others.add(dice.randrange(number))
-        ends = foresee_ends(codes, links)
         links.append({other: draw_condition(ends[other], dice) for other in sorted(others)})
+        ends.append(foresee_end(code, links[-1], ends))
     return codes, links
 
 
@@ -99,12 +100,17 @@ def draw_condition(end: int | None, dice: random.Random) -> str:
 
 
 def foresee_ends(codes: list[int], links: Links) -> list[int | None]:
-    """Return the exit code that each linked job must have, None if it is cancelled as it could never start."""
+    """Return the exit code that each job must have, None if it is cancelled as it could never start."""
     ends: list[int | None] = []
-    for code, after in zip(codes, links, strict=False):
-        met = all(word == "any" or (word == "success") == (ends[other] == 0) for other, word in after.items())
-        ends.append(code if met else None)
+    for code, after in zip(codes, links, strict=True):
+        ends.append(foresee_end(code, after, ends))
     return ends
+
+
+def foresee_end(code: int, after: dict[int, str], ends: list[int | None]) -> int | None:
+    """Return the same of one job, from the ends of those before it."""
+    met = all(word == "any" or (word == "success") == (ends[other] == 0) for other, word in after.items())
+    return code if met else None
 
 
 class Killer(threading.Thread):

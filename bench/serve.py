@@ -24,11 +24,12 @@ from pathlib import Path
 
 import aiohttp
 
+from bench.shared.waiting import wait
 from bench.stack import Stack, free_port, running_stack
 
 START_P50_MS, START_P95_MS, ADDED_P50_MS, ADDED_P99_MS, OF_NGINX = 1500, 3000, 4, 25, 0.15
 AT_ONCE, TAKES_S = 50, 0.2
-SAID_S, ROUTED_S = 0.3, 1.2
+SAID_S, ROUTED_S, LOOK_S = 0.3, 1.2, 0.2
 """Gateways say a moment later that a request has ended, and go by the replicas that they read a second ago."""
 PORT = 8000
 PROGRAM = f"""
@@ -98,7 +99,7 @@ def start_cold(stack: Stack, service: str, door: Way) -> float:
     """Return the platform's share of one, in milliseconds."""
     time.sleep(SAID_S)
     stack.api("POST", f"/services/{service}:sleep")
-    wait_until(lambda: stack.api("GET", f"/services/{service}")["state"] == "asleep")
+    wait(lambda: stack.api("GET", f"/services/{service}")["state"] == "asleep", 120, "It does not fall asleep.", LOOK_S)
     time.sleep(ROUTED_S)
     sent = time.time()
     began, ready, got = map(float, ask(door).split())
@@ -109,14 +110,6 @@ def ask(way: Way) -> str:
     request = urllib.request.Request(f"{way.url}/", headers=way.headers)
     with urllib.request.urlopen(request, timeout=60) as answer:
         return answer.read().decode()
-
-
-def wait_until(done, seconds: float = 120) -> None:
-    until = time.monotonic() + seconds
-    while not done():
-        if time.monotonic() > until:
-            raise TimeoutError
-        time.sleep(0.2)
 
 
 def find_program(stack: Stack, service: str) -> str:
@@ -203,7 +196,7 @@ http {{
         process = subprocess.Popen(["nginx", "-c", str(config), "-p", folder], stderr=subprocess.DEVNULL)
         try:
             proxied = Way(f"http://127.0.0.1:{port}", {})
-            wait_until(lambda: _answers(proxied), 10)
+            wait(lambda: _answers(proxied), 10, "nginx does not answer.", LOOK_S)
             yield proxied.url
         finally:
             process.terminate()

@@ -13,7 +13,6 @@ import os
 import re
 import signal
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -22,12 +21,14 @@ from functools import partial
 import aiohttp
 
 from bench.faults import ONE_IS_MANY, insist
+from bench.shared.waiting import wait
 from bench.stack import Stack, running_stack
 
 IN_FLIGHT = 8
 """At once: a request takes the program as long as that needs, and each replica is to have two."""
 ANSWERED_WITHIN_S = 60
-ASLEEP_WITHIN_S = 150
+ASLEEP_WITHIN_S, LOOK_S = 150, 0.2
+NOT_ASLEEP = "The service does not fall asleep."
 PROGRAM = """
 import http.server, os, time
 class Answer(http.server.BaseHTTPRequestHandler):
@@ -94,10 +95,10 @@ def serve_through_faults(stack: Stack, requests: int, seconds: float) -> tuple[T
     service = stack.api("POST", "/services", {"job_file": job_file})
     try:
         key = stack.api("POST", f"/services/{service['id']}/keys", {"name": "bench"})["secret"]
-        wait_until(partial(is_asleep, stack, service["id"]))
+        wait(partial(is_asleep, stack, service["id"]), ASLEEP_WITHIN_S, NOT_ASLEEP, LOOK_S)
         url = f"{stack.url}/-/{service['team']}/{service['name']}/"
         told = asyncio.run(call_through(url, key, requests, seconds, list_faults(stack, service["id"], job_file)))
-        wait_until(partial(is_asleep, stack, service["id"]))
+        wait(partial(is_asleep, stack, service["id"]), ASLEEP_WITHIN_S, NOT_ASLEEP, LOOK_S)
         return told, count_ids(stack)
     finally:
         stack.api("DELETE", f"/services/{service['id']}")
@@ -169,14 +170,6 @@ def list_faults(stack: Stack, service: str, job_file: str) -> list[Fault]:
 def is_asleep(stack: Stack, service: str) -> bool:
     seen = insist(lambda: stack.api("GET", f"/services/{service}"))
     return seen["state"] == "asleep" and not seen["replicas"]
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    until = time.monotonic() + ASLEEP_WITHIN_S
-    while not holds():
-        if time.monotonic() > until:
-            raise TimeoutError
-        time.sleep(0.2)
 
 
 def count_ids(stack: Stack) -> Counter[str]:

@@ -9,7 +9,8 @@ from itertools import count
 import numpy as np
 import psycopg
 
-from bench.shared.fleet import Fleet, Witness, cpu_s, descendants, in_threads, rss_mib, wait
+from bench.shared.fleet import Fleet, Witness, cpu_s, descendants, in_threads, rss_mib
+from bench.shared.waiting import wait
 from bench.stack import Stack
 from runtimes.contract.errors import Unavailable
 from runtimes.kubernetes.api.client import MERGE_PATCH

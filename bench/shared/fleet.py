@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bench.shared.waiting import wait
 from dev.cluster.parts.kwok import MARK, build_node
 from dev.cluster.paths import ClusterPaths
 from dev.cluster.processes import find_parts
@@ -169,14 +170,6 @@ class Witness:
 def in_threads(act: Callable, items: Iterable, threads: int = THREADS) -> None:
     with ThreadPoolExecutor(threads) as pool:
         list(pool.map(act, items))
-
-
-def wait(is_so: Callable[[], bool], within_s: float, words: str, look_s: float = 0.5) -> None:
-    until = time.monotonic() + within_s
-    while not is_so():
-        if time.monotonic() > until:
-            raise TimeoutError(words)
-        time.sleep(look_s)
 
 
 def descendants(pid: int) -> list[int]:
