@@ -4,6 +4,7 @@ The name is resolved once, every address is checked, and the connection goes to 
 rebinding. No redirects, no proxy.
 """
 
+import base64
 import http.client
 import ipaddress
 import socket
@@ -148,6 +149,11 @@ def send_request(
     except (OSError, http.client.HTTPException, UnicodeError):
         why = "timeout" if time.monotonic() - began >= within_s else "unreachable"
     raise Unreached(why)
+
+
+def authorize_basic(login: str) -> dict[str, str]:
+    """Return the header that signs in. login: user:password."""
+    return {"Authorization": f"Basic {base64.b64encode(login.encode()).decode()}"}
 
 
 def is_public(address: Address) -> bool:

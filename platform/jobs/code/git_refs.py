@@ -3,12 +3,11 @@
 Nothing is cloned here and no program runs. Source: Git's Documentation/gitprotocol-http.txt, "Smart Clients".
 """
 
-import base64
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from common.safe_http import Reply, Unreached, send_request
+from common.safe_http import Reply, Unreached, authorize_basic, send_request
 from jobs.code.git_code import USUAL_USER, GitCode
 
 MOST_BYTES = 16 << 20
@@ -90,5 +89,4 @@ def _split_lines(body: bytes) -> Iterator[bytes]:
 
 
 def _authorize(token: str) -> dict[str, str]:
-    both = token.strip() if ":" in token else f"{USUAL_USER}:{token.strip()}"
-    return {"Authorization": f"Basic {base64.b64encode(both.encode()).decode()}"}
+    return authorize_basic(token.strip() if ":" in token else f"{USUAL_USER}:{token.strip()}")

@@ -4,11 +4,10 @@ Its address may be anywhere, unlike those that people choose: it stands where th
 Nothing is redirected, nothing waits for more than some seconds.
 """
 
-import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from common.safe_http import MAX_ANSWER, Reply, send_request
+from common.safe_http import MAX_ANSWER, Reply, authorize_basic, send_request
 
 ANYWHERE = ("0.0.0.0/0", "::/0")
 
@@ -42,6 +41,5 @@ class Endpoint:
         if self.token:
             return {"Authorization": f"Bearer {self.token}"}
         if self.user:
-            both = f"{self.user}:{self.password}".encode()
-            return {"Authorization": f"Basic {base64.b64encode(both).decode()}"}
+            return authorize_basic(f"{self.user}:{self.password}")
         return {}

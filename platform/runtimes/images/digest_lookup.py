@@ -3,7 +3,6 @@
 Sources: OCI Distribution Specification 1.1; distribution's docs/content/spec/auth/token.md.
 """
 
-import base64
 import hashlib
 import json
 import re
@@ -11,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode, urlsplit
 
-from common.safe_http import Reply, Unreached, send_request
+from common.safe_http import Reply, Unreached, authorize_basic, send_request
 from runtimes.images.names import DEFAULT_REGISTRY, DIGEST, REPOSITORY, TAG, ImageName, RegistryLogin
 
 SERVED_BY = {DEFAULT_REGISTRY: "registry-1.docker.io"}
@@ -77,7 +76,7 @@ def _authorization(challenged: Reply, image: ImageName, login: RegistryLogin | N
     """Answer a registry's challenge."""
     said = challenged.headers.get("www-authenticate", "")
     scheme, words = said.partition(" ")[0].lower(), dict(CHALLENGE.findall(said))
-    basic = _basic(login) if login else {}
+    basic = authorize_basic(f"{login.user}:{login.password}") if login else {}
     if scheme == "basic" and login:
         return basic
     if scheme != "bearer" or "realm" not in words:
@@ -95,11 +94,6 @@ def _authorization(challenged: Reply, image: ImageName, login: RegistryLogin | N
         return {"Authorization": f"Bearer {token.get('token') or token['access_token']}"}
     except (ValueError, KeyError, AttributeError):
         raise Unresolved("refused") from None
-
-
-def _basic(login: RegistryLogin) -> dict[str, str]:
-    both = f"{login.user}:{login.password}".encode()
-    return {"Authorization": f"Basic {base64.b64encode(both).decode()}"}
 
 
 def _send_request(method: str, url: str, headers: dict[str, str], reach: Reach, most: int = 64 << 10) -> Reply:
