@@ -8,10 +8,10 @@ from django.urls import reverse
 
 from accounts.models import User
 from common.errors import InvalidInput
-from job_templates.services import Version, render_job, run_template, share_code
+from job_templates.services import Version, render_job, share_code
 from job_templates.template_file import blame_parameter
 from jobs.models import JobKind
-from jobs.submit import Check
+from jobs.submit import Check, submit_job
 from services.services import create_service
 
 
@@ -20,14 +20,14 @@ def run_or_serve(
 ) -> str:
     """Submit the job of these values, or create the service. Returns where it is shown.
 
-    Raises what job_templates.services.run_template and services.services.create_service do.
+    Raises what render_job, jobs.submit.submit_job and services.services.create_service do.
     """
-    rendered, _origin = render_job(version, values, changes)
+    rendered, origin = render_job(version, values, changes)
+    share_code(user, version, rendered.spec.code)
     can: dict[str, Any] = {"check": check, "containers": containers}
     if rendered.spec.kind != JobKind.SERVICE:
-        job = run_template(user=user, version=version, values=values, changes=changes, **can)
+        job = submit_job(user=user, spec=rendered.spec, origin=origin, **can)
         return reverse("job", args=[job.public_id])
-    share_code(user, version, rendered.spec.code)
     try:
         made = create_service(user=user, job_file=rendered.text, **can)
     except InvalidInput as error:
