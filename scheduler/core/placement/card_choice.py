@@ -74,9 +74,10 @@ def _choose_shared_cards(snapshot: Snapshot, request: RequestClass, gpus: np.nda
 
 
 def _far_from_hcas(snapshot: Snapshot, request: RequestClass, gpus: np.ndarray, node: int) -> list[int]:
-    if not request.ask.rdma:
+    layout = snapshot.layout_of(node)
+    if not request.ask.rdma or layout is None or not layout.hca:
         return [0] * len(gpus)
-    return [-sum_hca_scores(snapshot, [gpu], node) for gpu in gpus.tolist()]
+    return [-layout.hca[place] for place in snapshot.layout_indices(gpus).tolist()]
 
 
 def _connectedness(snapshot: Snapshot, gpus: np.ndarray, untouched: np.ndarray, node: int) -> list[tuple[int, int]]:
