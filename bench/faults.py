@@ -207,10 +207,11 @@ def judge(stack: Stack, wanted: dict[str, int | None], ended: dict[str, dict], m
             if (found["state"], found["reason"]) != ("cancelled", "dependency_failed"):
                 problems.append(f"{job}: {found['state']} ({found['reason']}), where it could never start")
             continue
-        if found["exit_code"] != wanted[job]:
-            problems.append(f"{job}: exit code {found['exit_code']}, not {wanted[job]} ({found['reason']})")
         events = insist(lambda job=job: stack.api("GET", f"/jobs/{job}/events?limit=500"))["results"]
         ends = [e for e in events if e["kind"] == "task" and e["to_state"] in {"succeeded", "failed", "stopped"}]
+        if found["exit_code"] != wanted[job]:
+            told = [e["params"] for e in ends]
+            problems.append(f"{job}: exit code {found['exit_code']}, not {wanted[job]} ({found['reason']}; {told})")
         if len(ends) != 1:
             problems.append(f"{job} ended {len(ends)} times")
     if left := left_over(mark):

@@ -78,6 +78,7 @@ class LocalRuntime:
                 return
             with task.lock() as lock:
                 if lock is not None and task.read("exit") is None and task.read("started") is None:
+                    task.count_start()
                     launch_task(spec, task, lock, self.machine, self.data, self.logs.path(spec.uuid))
         except OSError as error:
             raise Unavailable(f"The task could not be started: {error}") from error

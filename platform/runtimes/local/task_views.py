@@ -13,6 +13,8 @@ from runtimes.local.node.machine import ADDRESS
 from runtimes.local.shim import cgroups, secret_files
 from runtimes.local.taskdir import TaskDir, build_exit_record
 
+MOST_STARTS = 3
+"""So many starts without a shim are needed, too, before one has failed: a worker that was killed begins it again."""
 LOST = "Its shim is gone and processes of it are still there; they are being killed."
 
 
@@ -56,16 +58,19 @@ class TaskViews:
 
     def _find_end(self, task: TaskDir) -> dict | None:
         """Find or decide how a task without a shim ended."""
-        if task.read("started") is None and self._age_s(task) < self.config.start_patience_s:
+        if task.read("started") is None and self._may_be_started(task):
             return task.read("exit")  # a start may need the lock
         lock = task.try_lock()
         if lock is None:
             return task.read("exit")
         try:
-            words = f"No process took it over in {self.config.start_patience_s:g} s."
+            words = f"No process took it over in {task.read_starts()} starts."
             return record_end(task, build_exit_record("start_failed", words, task.read_epoch()))
         finally:
             os.close(lock)
+
+    def _may_be_started(self, task: TaskDir) -> bool:
+        return self._age_s(task) < self.config.start_patience_s or task.read_starts() < MOST_STARTS
 
     def _age_s(self, task: TaskDir) -> float:
         """Return seconds since the first look: clocks may be set."""

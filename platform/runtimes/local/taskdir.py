@@ -1,6 +1,7 @@
 """A task's directory: all that is known of a task, in files and a lock. Few imports, for the shim.
 
 spec.json   what to run, written first (0600)
+starts      a byte for each time that a start of it was begun
 lock        held by the living shim, inherited locked
 started     boot id, pid, start time, epoch of the shim; before anything of the job runs
 job         pid and start time of the job's first process
@@ -48,6 +49,18 @@ class TaskDir:
         except FileExistsError:
             return False
         return True
+
+    def count_start(self) -> None:
+        """Count a start that is begun. Raises OSError."""
+        with open(self / "starts", "ab") as file:
+            file.write(b".")
+
+    def read_starts(self) -> int:
+        """Return how many starts of it were begun."""
+        try:
+            return os.path.getsize(self / "starts")
+        except FileNotFoundError:
+            return 0
 
     def read(self, name: str) -> dict | None:
         try:
