@@ -85,7 +85,7 @@ class ProgramDoor:
 
     async def _serve(self, caller: Caller, prefix: str, request: Request, receive: EarlyBody, send: Send) -> None:
         async def pass_to(replica: ReplicaAddress, send: Send) -> bool:
-            return await relay(self._door.upstream(), replica, request, receive, send, partial(to_caller, prefix))
+            return await relay(self._door.upstream.pool, replica, request, receive, send, partial(to_caller, prefix))
 
         await self._door.pass_on(caller.service, receive, send, pass_to, _choose_language(caller, request))
 
@@ -102,7 +102,7 @@ class ProgramDoor:
             await self._wait_until_refused(asked)
 
         async def pass_to(replica: ReplicaAddress, send: Send) -> None:
-            await relay_socket(self._door.upstream(), replica, request, protocols, receive, send, until_ended)
+            await relay_socket(self._door.upstream.session, replica, request, protocols, receive, send, until_ended)
 
         await receive()  # "websocket.connect"
         await self._door.pass_on(caller.service, receive, send, pass_to, _choose_language(caller, request))
