@@ -27,7 +27,7 @@ async def test_a_part_that_fails_leaves_the_others_and_all_end_at_the_shutdown(c
 
 async def test_connections_into_tasks_are_closed_with_the_web_process():
     gateway = Gateway(None, lambda: None)
-    upstream = gateway._upstream()
+    upstream = gateway._upstream.session
     await live(Lifespan(lambda: aclosing(gateway)), [])
     assert upstream.closed
 

@@ -10,7 +10,6 @@ from contextlib import suppress
 from functools import partial
 from math import inf
 
-import aiohttp
 from django.db import DatabaseError
 from django.utils import translation
 
@@ -29,7 +28,8 @@ from portal.gateway.http.services.door import Left, ServiceDoor
 from portal.gateway.http.services.early_body import EarlyBody
 from portal.gateway.http.sign_in import ENTER, ask_portal, redeem
 from portal.gateway.http.tensorboards import TensorBoards
-from portal.gateway.http.upstream import NOT_ANSWERING, NOT_RUNNING, Target, open_session
+from portal.gateway.http.upstream.dialing import NOT_ANSWERING, NOT_RUNNING, Target
+from portal.gateway.http.upstream.upstream import Upstream
 from portal.gateway.http.websocket_relay import relay_socket
 from portal.gateway.rechecks import Rechecks
 from portal.gateway.touches import touch
@@ -58,7 +58,7 @@ class Gateway:
         self._services = services or ServiceDoor(access)
         self._visits, self._boards = GrantCache(load), TensorBoards(access)
         self._rechecks = Rechecks(self._visits.forget)
-        self._session: aiohttp.ClientSession | None = None
+        self._upstream = Upstream(access)
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         label = label_of(scope)
@@ -71,8 +71,7 @@ class Gateway:
 
     async def aclose(self) -> None:
         await self._services.aclose()
-        if self._session:
-            await self._session.close()
+        await self._upstream.aclose()
 
     # ---- requests ----
 
@@ -89,14 +88,14 @@ class Gateway:
             touch(grant.task)
         try:
             await self._boards.start_board(grant)
-            await relay(self._upstream(), grant, request, receive, send)
+            await relay(self._upstream.pool, grant, request, receive, send)
         except (NotStarted, *NOT_ANSWERING, NOT_RUNNING, PlatformError):
             self._boards.forget(grant)
             raise
 
     async def _relay_to_service(self, grant: AppGrant, request: Request, receive: EarlyBody, send: Send) -> None:
         async def pass_to(target: Target, send: Send) -> bool:
-            return await relay(self._upstream(), target, request, receive, send)
+            return await relay(self._upstream.pool, target, request, receive, send)
 
         waits_s = PAGE_WAITS_S if is_visit(request.method, request.headers) else inf
         language = partial(_language_of, grant, request)
@@ -181,7 +180,8 @@ class Gateway:
                 await self._until_ended(label, request, grant)
 
             async def pass_to(target: Target, send: Send) -> None:
-                await relay_socket(self._upstream(), target, request, scope["subprotocols"], hear, send, until_ended)
+                session, protocols = self._upstream.session, scope["subprotocols"]
+                await relay_socket(session, target, request, protocols, hear, send, until_ended)
 
             if grant.service:
                 language = partial(_language_of, grant, request)
@@ -205,11 +205,6 @@ class Gateway:
                         return
                 except DatabaseError as away:  # checked again next round
                     log.warning("cannot ask whether a socket to %s may stay: %s", grant.name, away)
-
-    def _upstream(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            self._session = open_session(self._access)
-        return self._session
 
 
 def label_of(scope: Message) -> str | None:

@@ -9,50 +9,79 @@ from portal.gateway.http.tokens import read_authorization
 from services.keys import PREFIX as SERVICE_KEY
 
 HOP_BY_HOP = {
-    "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer",
-    "transfer-encoding", "upgrade",
+    b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection", b"te", b"trailer",
+    b"transfer-encoding", b"upgrade",
 }  # fmt: skip
 # Expect is answered by the web server; the rest carry identities set by proxies.
 FROM_CLIENT = {
-    "cookie", "expect", "forwarded", "via", "remote-user", "x-real-ip", "x-client-ip", "x-remote-user", "x-user",
-    "true-client-ip", "cf-connecting-ip", "x-original-url", "x-rewrite-url", "x-cluster-client-ip",
+    b"expect", b"forwarded", b"via", b"remote-user", b"x-real-ip", b"x-client-ip", b"x-remote-user", b"x-user",
+    b"true-client-ip", b"cf-connecting-ip", b"x-original-url", b"x-rewrite-url", b"x-cluster-client-ip",
 }  # fmt: skip
-CLIENT_PREFIXES = ("x-forwarded-", "x-auth-", "x-tessera-", "x-webauth-", "x-authenticated-", "x-ms-client-principal")
+CLIENT_PREFIXES = (
+    b"x-forwarded-", b"x-auth-", b"x-tessera-", b"x-webauth-", b"x-authenticated-", b"x-ms-client-principal",
+)  # fmt: skip
 HANDSHAKE = {
-    "sec-websocket-key", "sec-websocket-version", "sec-websocket-extensions", "sec-websocket-protocol",
-    "sec-websocket-accept",
+    b"sec-websocket-key", b"sec-websocket-version", b"sec-websocket-extensions", b"sec-websocket-protocol",
+    b"sec-websocket-accept",
 }  # fmt: skip
+NOT_TO_PROGRAM = HOP_BY_HOP | FROM_CLIENT | HANDSHAKE
 # Clear-Site-Data clears the portal's cookies too; others bind the host beyond this app.
-FROM_PROGRAM = {"set-cookie", "clear-site-data", "strict-transport-security", "alt-svc", "public-key-pins", "date"}
+NOT_TO_BROWSER = HOP_BY_HOP | {
+    b"set-cookie", b"clear-site-data", b"strict-transport-security", b"alt-svc", b"public-key-pins", b"date",
+}  # fmt: skip
 # Added to the app's own: no other host may frame it, and document.domain cannot be widened.
 ADDED = [(b"content-security-policy", b"frame-ancestors 'self'"), (b"origin-agent-cluster", b"?1")]
 OURS = ("bearer tes_", f"bearer {SERVICE_KEY}")
 """How our API tokens and keys of services begin."""
 
+Header = tuple[bytes, bytes]
 
-def to_program(headers: Headers, scheme: str, authorization: str) -> list[tuple[str, str]]:
+
+def to_program(headers: Headers, scheme: str, authorization: str) -> list[Header]:
     """Return the headers for the app; `authorization` replaces the client's if set."""
-    headers = list(headers)
-    dropped = HOP_BY_HOP | FROM_CLIENT | HANDSHAKE | _named_by_connection(headers)
-    kept = [
-        (name, value)
-        for name, value in _texts(headers)
-        if name not in dropped and "_" not in name and not name.startswith(CLIENT_PREFIXES)
-    ]
-    kept = [(name, value) for name, value in kept if name != "authorization" or _passes(value, authorization)]
-    if cookies := "; ".join(f"{name}={value}" for name, value in cookies_of(headers) if name and not is_ours(name)):
-        kept.append(("cookie", cookies))
+    kept: list[Header] = []
+    cookies: list[Header] = []
+    named: set[bytes] = set()
+    for name, value in headers:
+        name = name.lower()
+        if name == b"connection":
+            named |= _list_words(value)
+        elif name == b"cookie":
+            cookies.append((name, value))
+        elif name in NOT_TO_PROGRAM or b"_" in name or name.startswith(CLIENT_PREFIXES):
+            continue
+        elif name != b"authorization" or _passes(value.decode("latin-1"), authorization):
+            kept.append((name, value))
+    if named:
+        kept = [(name, value) for name, value in kept if name not in named]
+    if cookies and (theirs := "; ".join(f"{name}={value}" for name, value in cookies_of(cookies) if _is_theirs(name))):
+        kept.append((b"cookie", theirs.encode("latin-1")))
     if authorization:
-        kept.append(("authorization", authorization))
-    return [*kept, ("x-forwarded-proto", scheme)]
+        kept.append((b"authorization", authorization.encode("latin-1")))
+    kept.append((b"x-forwarded-proto", scheme.encode("ascii")))
+    return kept
 
 
-def to_browser(headers: Headers) -> list[tuple[bytes, bytes]]:
-    headers = [(name.lower(), value) for name, value in headers]
-    dropped = HOP_BY_HOP | FROM_PROGRAM | _named_by_connection(headers)
-    kept = [(name, value) for name, value in headers if name.decode("latin-1") not in dropped]
-    kept += [(name, value) for name, value in headers if name == b"set-cookie" and _may_set(value.decode("latin-1"))]
-    return kept + ADDED
+def to_browser(headers: Headers) -> list[Header]:
+    """Return an app's headers for a browser."""
+    kept: list[Header] = []
+    cookies: list[Header] = []
+    named: set[bytes] = set()
+    for name, value in headers:
+        name = name.lower()
+        if name == b"connection":
+            named |= _list_words(value)
+        elif name == b"set-cookie":
+            cookies += [(name, value)] if _may_set(value.decode("latin-1")) else []
+        elif name not in NOT_TO_BROWSER:
+            kept.append((name, value))
+    if named:
+        kept = [(name, value) for name, value in kept if name not in named]
+    return kept + cookies + ADDED
+
+
+def _is_theirs(cookie: str) -> bool:
+    return bool(cookie) and not is_ours(cookie)
 
 
 def _may_set(cookie: str) -> bool:
@@ -67,11 +96,6 @@ def _passes(value: str, authorization: str) -> bool:
     return not authorization and not ours
 
 
-def _named_by_connection(headers: Headers) -> set[str]:
-    """Return hop-by-hop headers named by Connection (RFC 9110, 7.6.1)."""
-    values = [value for name, value in _texts(headers) if name == "connection"]
-    return {word.strip().lower() for value in values for word in value.split(",")}
-
-
-def _texts(headers: Headers) -> list[tuple[str, str]]:
-    return [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in headers]
+def _list_words(value: bytes) -> set[bytes]:
+    """Return the hop-by-hop headers that Connection names (RFC 9110, 7.6.1)."""
+    return {word.strip().lower() for word in value.split(b",")}

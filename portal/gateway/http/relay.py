@@ -1,18 +1,21 @@
 """Relays an HTTP request to an app at the slower side's pace."""
 
-import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
-
-import aiohttp
+from collections.abc import Callable
 
 from portal.gateway.http.cross_origin import Headers
-from portal.gateway.http.headers import to_browser, to_program
+from portal.gateway.http.headers import to_browser
 from portal.gateway.http.scope import Receive, Request, Send
-from portal.gateway.http.upstream import NOT_ANSWERING, Target, url_in
+from portal.gateway.http.upstream.connection import BrokenOff, ProgramConnection
+from portal.gateway.http.upstream.dialing import NotDialed, Target
+from portal.gateway.http.upstream.pool import ConnectionPool
+from portal.gateway.http.upstream.request_head import build_head
+from portal.gateway.http.upstream.upload import Upload
 
 AnswerHeaders = Callable[[Headers], list[tuple[bytes, bytes]]]
 """Filters a program's headers for whoever asked."""
+REPEATED = {"GET", "HEAD", "OPTIONS"}
+"""Sent once more where a kept connection closed before it said anything (RFC 9110, 9.2.2)."""
 
 log = logging.getLogger("tessera.gateway")
 
@@ -21,12 +24,8 @@ class NotStarted(Exception):
     """The app failed before a response was sent; see the cause."""
 
 
-class Left(Exception):
-    """The browser disconnected within its body."""
-
-
 async def relay(
-    session: aiohttp.ClientSession,
+    pool: ConnectionPool,
     target: Target,
     request: Request,
     receive: Receive,
@@ -35,83 +34,54 @@ async def relay(
 ) -> bool:
     """Relay until the response is sent or the browser disconnects. Returns whether it is whole, or nobody reads it.
 
-    Raises NotStarted.
+    Raises NotStarted, NOT_RUNNING.
     """
-    body = Body(receive, request.has_body)
-    passing = asyncio.ensure_future(_relay_request(session, target, request, body, send, answer_headers))
-    leaving = asyncio.ensure_future(body.until_left())
-    try:
-        await asyncio.wait({passing, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        return not passing.done() or passing.result()
-    finally:
-        for one in (passing, leaving):
-            one.cancel()
-        await asyncio.gather(passing, leaving, return_exceptions=True)
+    connection = pool.take(target)
+    if connection is not None and request.method in REPEATED and not request.has_body:
+        try:
+            return await _pass_on(pool, target, connection, request, receive, send, answer_headers)
+        except NotStarted:
+            if connection.has_said:
+                raise
+            connection = None
+    if connection is None:
+        try:
+            connection = await pool.open(target)
+        except NotDialed as away:
+            raise NotStarted from away
+    return await _pass_on(pool, target, connection, request, receive, send, answer_headers)
 
 
-class Body:
-    """A request body, read as the app takes it."""
-
-    def __init__(self, receive: Receive, expected: bool):
-        self._receive = receive
-        self._gone = False
-        self._ended = asyncio.Event()  # read to its end, or gone before
-        if not expected:
-            self._ended.set()
-
-    async def pieces(self) -> AsyncIterator[bytes]:
-        while True:
-            message = await self._receive()
-            if message["type"] == "http.disconnect":
-                self._gone = True
-                self._ended.set()
-                raise Left
-            if message.get("body"):
-                yield message["body"]
-            if not message.get("more_body", False):
-                self._ended.set()
-                return
-
-    async def until_left(self) -> None:
-        """Return when the browser has disconnected; waits for the body's reader, as only one may call receive."""
-        await self._ended.wait()
-        while not self._gone:
-            if (await self._receive())["type"] == "http.disconnect":
-                return
-
-
-async def _relay_request(
-    session: aiohttp.ClientSession,
+async def _pass_on(
+    pool: ConnectionPool,
     target: Target,
+    connection: ProgramConnection,
     request: Request,
-    body: Body,
+    receive: Receive,
     send: Send,
     answer_headers: AnswerHeaders,
 ) -> bool:
-    """Return whether the app's answer is whole."""
-    started = False
+    upload, started = Upload(connection, receive), False
     try:
-        async with session.request(
-            request.method,
-            url_in(target.task, target.port, request.raw_path, request.query),
-            headers=to_program(request.headers, request.scheme, target.authorization),
-            data=body.pieces() if request.has_body else None,
-            allow_redirects=False,
-        ) as answer:
-            await send(
-                {
-                    "type": "http.response.start",
-                    "status": answer.status,
-                    "headers": answer_headers(answer.raw_headers),
-                }
-            )
-            started = True
-            async for piece in answer.content.iter_any():
+        await upload.begin(build_head(request, target.authorization))
+        await connection.read_head()
+        headers = answer_headers(connection.headers)
+        await send({"type": "http.response.start", "status": connection.status, "headers": headers})
+        started = True
+        while not connection.is_whole:
+            if piece := await connection.read_piece():
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
-            await send({"type": "http.response.body", "body": b""})
+        await send({"type": "http.response.body", "body": await connection.read_piece()})
         return True
-    except NOT_ANSWERING as away:
+    except BrokenOff as away:
+        if upload.left:
+            return True
         if not started:
             raise NotStarted from away
         log.info("an app broke off its answer: %s", away)  # the closed connection shows that it is cut
         return False
+    finally:
+        if await upload.stop():
+            pool.give_back(target, connection)
+        else:
+            connection.close()

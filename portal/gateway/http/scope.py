@@ -35,15 +35,20 @@ class Request:
 
 
 def read_scope(scope: Message) -> Request:
+    """Return a request to an app's host."""
     headers = list(scope["headers"])
-    names = dict(headers)
     query = scope["query_string"].decode("latin-1")
-    return Request(
-        method=scope.get("method", "WEBSOCKET"),
-        raw_path=(scope.get("raw_path") or b"/").decode("latin-1").partition("?")[0],
-        query=without_token(query),
-        headers=headers,
-        scheme=settings.TESSERA_APPS_URL.partition(":")[0],
-        has_body=b"transfer-encoding" in names or names.get(b"content-length", b"0") != b"0",
-        token=find_token(headers, query),
-    )
+    scheme, token = settings.TESSERA_APPS_URL.partition(":")[0], find_token(headers, query)
+    return build_request(scope, read_raw_path(scope), without_token(query), headers, scheme, token)
+
+
+def build_request(
+    scope: Message, raw_path: str, query: str, headers: list[tuple[bytes, bytes]], scheme: str, token: str = ""
+) -> Request:
+    names = dict(scope["headers"])
+    has_body = b"transfer-encoding" in names or names.get(b"content-length", b"0") != b"0"
+    return Request(scope.get("method", "WEBSOCKET"), raw_path, query, headers, scheme, has_body, token)
+
+
+def read_raw_path(scope: Message) -> str:
+    return (scope.get("raw_path") or b"/").decode("latin-1").partition("?")[0]

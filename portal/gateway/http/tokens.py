@@ -33,4 +33,6 @@ def read_authorization(value: str) -> str:
 
 def without_token(query: str) -> str:
     """Return the query without a notebook's token: no app and no address of the portal gets it."""
+    if IN_QUERY not in query:
+        return query
     return "&".join(part for part in query.split("&") if not part.startswith(IN_QUERY))

@@ -10,7 +10,8 @@ from portal.gateway.http.headers import to_program
 from portal.gateway.http.relay import NotStarted
 from portal.gateway.http.responses import SEALED, Answer, deny
 from portal.gateway.http.scope import Receive, Request, Send
-from portal.gateway.http.upstream import NOT_ANSWERING, Target, url_in
+from portal.gateway.http.upstream.dialing import NOT_ANSWERING, Target
+from portal.gateway.http.upstream.sockets import url_in
 
 log = logging.getLogger("tessera.gateway")
 
@@ -50,9 +51,10 @@ async def _connect(
     session: aiohttp.ClientSession, target: Target, request: Request, protocols: list[str]
 ) -> aiohttp.ClientWebSocketResponse:
     """Open the app's WebSocket. Message size is unlimited here: the web server limits it, without reading ahead."""
+    headers = to_program(request.headers, request.scheme, target.authorization)
     return await session.ws_connect(
         url_in(target.task, target.port, request.raw_path, request.query),
-        headers=to_program(request.headers, request.scheme, target.authorization),
+        headers=[(name.decode("latin-1"), value.decode("latin-1")) for name, value in headers],
         protocols=protocols,
         max_msg_size=0,
         compress=0,

@@ -49,7 +49,9 @@ async def test_nobody_but_its_owner_opens_it(world, notebook, who):
 
 
 async def test_its_address_stays_when_it_is_started_again_however_soon(world, notebook, monkeypatch):
-    monkeypatch.setattr("portal.gateway.http.upstream.KEEP_S", -1)  # connections end with the task that they lead to
+    monkeypatch.setattr(
+        "portal.gateway.http.upstream.pool.KEEP_S", -1
+    )  # connections end with the task that they lead to
     cookie = await world.enter()
     async with world.visit("/seen", cookie) as answer:
         assert answer.status == 200  # the task that ends now is remembered

@@ -144,7 +144,7 @@ async def test_an_address_that_another_task_got_is_not_served(world):
     await asyncio.sleep(0)
     first, other = world.task.uuid.hex, "f" * 32
     world.sockets.tasks[other] = world.sockets.tasks.pop(first)
-    world.gateway._session.connector._conns.clear()  # as when the first task's sockets ended with it
+    world.gateway._upstream.pool.close()  # as when the first task's sockets ended with it
     async with world.visit("/seen", cookie) as answer:
         assert answer.status == 503
     assert {task for task, _ in world.sockets.dialled} == {first}

@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 from math import inf
 from time import monotonic
 
-import aiohttp
 from channels.db import database_sync_to_async
 from django.utils import translation
 
@@ -21,7 +20,8 @@ from portal.gateway.http.services.going_on import going_on
 from portal.gateway.http.services.in_flight import InFlight
 from portal.gateway.http.services.traffic import TrafficCounts
 from portal.gateway.http.services.usage import UsageCounter
-from portal.gateway.http.upstream import NOT_RUNNING, NotDialed, open_session
+from portal.gateway.http.upstream.dialing import NOT_RUNNING, NotDialed
+from portal.gateway.http.upstream.upstream import Upstream
 from portal.services.wait_words import Wait, describe_waking
 from runtimes.contract.access import Access
 from services.models import Service
@@ -51,9 +51,8 @@ class ServiceDoor:
     """Knows, for one process, where the requests of services go and how many there are."""
 
     def __init__(self, access: Callable[[], Access]):
-        self._access = access
+        self.upstream = Upstream(access)
         self._routes: LoadCache[Route] = LoadCache(load_route, lambda: ROUTE_S)
-        self._session: aiohttp.ClientSession | None = None
         self.in_flight, self.traffic, self.usage = InFlight(), TrafficCounts(), UsageCounter()
         self._canaries = CanaryShares(self.in_flight)
 
@@ -65,8 +64,7 @@ class ServiceDoor:
         await self.aclose()
 
     async def aclose(self) -> None:
-        if self._session:
-            await self._session.close()
+        await self.upstream.aclose()
 
     async def pass_on(
         self,
@@ -109,11 +107,6 @@ class ServiceDoor:
                         raise Unavailable("service_silent", name=route.name) from why
                     unreachable.add(chosen.task)
                 self._routes.drop(service)
-
-    def upstream(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            self._session = open_session(self._access)
-        return self._session
 
     async def _hold(
         self, service: int, route: Route, until: float, receive: EarlyBody, language: Callable[[], str]

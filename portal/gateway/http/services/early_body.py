@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import deque
+from functools import cached_property
 
 from portal.gateway.http.scope import Message, Receive
 
@@ -17,7 +18,11 @@ class EarlyBody:
         self._receive = receive
         self._early: deque[Message] = deque()
         self._reading: asyncio.Task[None] | None = None
-        self.left = asyncio.Event()
+
+    @cached_property
+    def left(self) -> asyncio.Event:
+        """Set once the caller has gone while its request was read ahead."""
+        return asyncio.Event()
 
     async def __call__(self) -> Message:
         if self._reading is not None:

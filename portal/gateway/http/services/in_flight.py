@@ -3,8 +3,8 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from uuid import uuid4
 
 from asgiref.sync import sync_to_async
@@ -22,6 +22,24 @@ EVERY_S, PAUSE_S = 1.0, 0.05
 """How often it is said at least, and at most: requests that come and go are many."""
 
 
+class Counted:
+    """Counts one request while it lasts; no generator, for each request is counted twice."""
+
+    __slots__ = ("_counts", "_news", "_pk")
+
+    def __init__(self, counts: Counter[int], pk: int, news: asyncio.Event):
+        self._counts, self._pk, self._news = counts, pk, news
+
+    def __enter__(self) -> None:
+        self._counts[self._pk] += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._counts[self._pk] -= 1
+        if not self._counts[self._pk]:
+            del self._counts[self._pk]
+            self._news.set()  # else it counts as busy for a second more, and is not put to sleep
+
+
 class InFlight:
     """services: requests by service, held ones too. replicas: those passed on. held: those that wait."""
 
@@ -34,19 +52,11 @@ class InFlight:
         self._news = asyncio.Event()
         self._waits = False
 
-    @contextmanager
-    def counted(self, counts: Counter[int], pk: int) -> Iterator[None]:
-        """Count one request while it lasts."""
-        counts[pk] += 1
+    def counted(self, counts: Counter[int], pk: int) -> "Counted":
+        """Count one request while the block lasts."""
         if counts is self.services:
             self._called.add(pk)
-        try:
-            yield
-        finally:
-            counts[pk] -= 1
-            if not counts[pk]:
-                del counts[pk]
-                self._news.set()  # else it counts as busy for a second more, and is not put to sleep
+        return Counted(counts, pk, self._news)
 
     def wake(self) -> None:
         """Tell the controller at once: a request waits."""

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from uuid import uuid4
 
 from asgiref.sync import sync_to_async
@@ -25,9 +25,14 @@ class KeyLimits:
     def __init__(self) -> None:
         self._places: dict[str, int] = {}
 
-    @asynccontextmanager
-    async def admitted(self, caller: Caller) -> AsyncIterator[None]:
+    def admitted(self, caller: Caller) -> AbstractAsyncContextManager[None]:
         """Count a request while it lasts. Raises TooManyRequests, which names the limit."""
+        if caller.per_minute is None and caller.in_flight is None:
+            return nullcontext()
+        return self._count(caller)
+
+    @asynccontextmanager
+    async def _count(self, caller: Caller) -> AsyncIterator[None]:
         if caller.per_minute is not None:
             counted = sync_to_async(count_use, thread_sensitive=False)
             window = await counted("service key", str(caller.key), limit=caller.per_minute, per_s=60)

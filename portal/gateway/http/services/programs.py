@@ -9,7 +9,6 @@ import logging
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from functools import partial
 from urllib.parse import urlsplit
 
@@ -19,16 +18,17 @@ from common.errors import NotFound, NotSignedIn, PlatformError, Unavailable
 from portal.access.services.callers import Caller, load_caller
 from portal.access.services.routes import ReplicaAddress
 from portal.error_pages import DATABASE_ERRORS
-from portal.gateway.http.cross_origin import value_of
+from portal.gateway.http.cross_origin import Headers, value_of
 from portal.gateway.http.grant_cache import LoadCache
 from portal.gateway.http.relay import relay
 from portal.gateway.http.responses import Answer, deny, language_of, send_answer
-from portal.gateway.http.scope import Application, Message, Receive, Request, Send, read_scope
+from portal.gateway.http.scope import Application, Message, Receive, Request, Send, build_request, read_raw_path
 from portal.gateway.http.services.answers import build_problem, to_caller, to_replica
 from portal.gateway.http.services.door import Left, ServiceDoor, StillWaking
 from portal.gateway.http.services.early_body import EarlyBody
 from portal.gateway.http.services.going_on import going_on
 from portal.gateway.http.services.key_limits import KeyLimits
+from portal.gateway.http.tokens import without_token
 from portal.gateway.http.websocket_relay import relay_socket
 from services.usage import Calls
 
@@ -54,28 +54,29 @@ class ProgramDoor:
         if scope["type"] not in ("http", "websocket") or not (scope.get("raw_path") or b"").startswith(PREFIX):
             await self._portal(scope, receive, send)
             return
-        request, language = read_scope(scope), ""
+        headers, language = scope["headers"], ""
         try:
-            prefix, team, name, path = _read_address(request.raw_path)
-            asked = (team.lower(), name, _read_secret(request))
+            prefix, team, name, path = _read_address(read_raw_path(scope))
+            asked = (team.lower(), name, _read_secret(headers))
             caller = await self._find_caller(asked)
             language = caller.language
             send = self._door.usage.watch(Calls(caller.service, caller.key, caller.key_name), send)
-            passed = replace(request, raw_path=path, headers=to_replica(request.headers), scheme=_scheme())
+            query = without_token(scope["query_string"].decode("latin-1"))
+            request = build_request(scope, path, query, to_replica(headers), _scheme())
             async with self._limits.admitted(caller):
                 if scope["type"] == "websocket":
-                    await self._serve_socket(caller, asked, passed, scope["subprotocols"], EarlyBody(receive), send)
+                    await self._serve_socket(caller, asked, request, scope["subprotocols"], EarlyBody(receive), send)
                 else:
-                    await self._serve(caller, prefix, passed, EarlyBody(receive), send)
+                    await self._serve(caller, prefix, request, EarlyBody(receive), send)
         except Left:
             return
         except PlatformError as error:
             more = {"wait": error.told} if isinstance(error, StillWaking) else {}
-            await _refuse(scope, await build_problem(error, request.headers, language, **more), send)
+            await _refuse(scope, await build_problem(error, headers, language, **more), send)
         except DATABASE_ERRORS as away:
             log.warning("cannot ask for a service: %s", away)
             refusal = Unavailable(retry_after_s=5)
-            await _refuse(scope, await build_problem(refusal, request.headers, language), send)
+            await _refuse(scope, await build_problem(refusal, headers, language), send)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -85,7 +86,7 @@ class ProgramDoor:
 
     async def _serve(self, caller: Caller, prefix: str, request: Request, receive: EarlyBody, send: Send) -> None:
         async def pass_to(replica: ReplicaAddress, send: Send) -> bool:
-            return await relay(self._door.upstream(), replica, request, receive, send, partial(to_caller, prefix))
+            return await relay(self._door.upstream.pool, replica, request, receive, send, partial(to_caller, prefix))
 
         await self._door.pass_on(caller.service, receive, send, pass_to, _choose_language(caller, request))
 
@@ -102,7 +103,7 @@ class ProgramDoor:
             await self._wait_until_refused(asked)
 
         async def pass_to(replica: ReplicaAddress, send: Send) -> None:
-            await relay_socket(self._door.upstream(), replica, request, protocols, receive, send, until_ended)
+            await relay_socket(self._door.upstream.session, replica, request, protocols, receive, send, until_ended)
 
         await receive()  # "websocket.connect"
         await self._door.pass_on(caller.service, receive, send, pass_to, _choose_language(caller, request))
@@ -140,8 +141,8 @@ def _read_address(raw_path: str) -> tuple[str, str, str, str]:
     return found[1], found[2], found[3], found[4] or "/"
 
 
-def _read_secret(request: Request) -> str:
-    found = BEARER.fullmatch(value_of(request.headers, b"authorization"))
+def _read_secret(headers: Headers) -> str:
+    found = BEARER.fullmatch(value_of(headers, b"authorization"))
     if found is None:
         raise NotSignedIn()
     return found[1]

@@ -1,46 +1,22 @@
-"""HTTP connections into tasks through the runtime (Access.dial), never by address."""
+"""aiohttp's sessions over connections into tasks, for websockets."""
 
-import asyncio
 from collections.abc import Callable
-from typing import Protocol
 
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
 from yarl import URL
 
+from portal.gateway.http.upstream.dialing import LONGEST_HEADER, READ_BYTES, dial
 from runtimes.contract.access import Access
-from runtimes.contract.errors import Rejected, Unavailable
 
-DIAL_S = 10
-KEEP_S = 4  # below any server's keep-alive, so that reused connections are alive
-READ_BYTES = 64 * 1024
-LONGEST_HEADER = 64 * 1024
-
-NOT_ANSWERING = (aiohttp.ClientError, OSError, TimeoutError, Unavailable)
-NOT_RUNNING = Rejected
 NO_EXTRAS = ("Accept", "Accept-Encoding", "User-Agent", "Content-Type")  # aiohttp's own
 
 
-class Target(Protocol):
-    """Where a request goes. task: uuid in hex. authorization: replaces the client's, if set."""
-
-    @property
-    def task(self) -> str: ...
-    @property
-    def port(self) -> int: ...
-    @property
-    def authorization(self) -> str: ...
-
-
-class NotDialed(aiohttp.ClientConnectionError):
-    """No connection came about, so no program has seen the request; see the cause."""
-
-
 class TaskConnector(aiohttp.BaseConnector):
-    """Pools connections by host, which is the task's uuid: no task gets another's."""
+    """Opens a connection for each websocket. The host is the task's uuid."""
 
     def __init__(self, access: Callable[[], Access]):
-        super().__init__(limit=0, keepalive_timeout=KEEP_S)
+        super().__init__(limit=0, force_close=True)
         self._access = access
 
     async def _create_connection(
@@ -49,11 +25,7 @@ class TaskConnector(aiohttp.BaseConnector):
         traces: list,
         timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's own signature
     ) -> ResponseHandler:
-        try:
-            async with asyncio.timeout(DIAL_S):
-                connected = await self._access().dial(req.url.host or "", req.url.port or 0)
-        except (OSError, TimeoutError, Unavailable) as away:
-            raise NotDialed(str(away)) from away
+        connected = await dial(self._access, req.url.host or "", req.url.port or 0)
         try:
             _, protocol = await self._loop.create_connection(self._factory, sock=connected)
         except BaseException:
