@@ -6,7 +6,7 @@ Database reads are batched first; calls run in parallel outside of transactions.
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 
@@ -130,15 +130,18 @@ def build_stop_mark(stop: Stop) -> TaskObserved:
     return TaskObserved(stop.uuid, stop.job_id, TaskState.STOPPING, stop.reason)
 
 
-def load_starts(uuids: Sequence[str], runtime: Runtime, epoch: int) -> dict[str, TaskSpec | MissingSecret]:
+def load_starts(
+    uuids: Sequence[str], runtime: Runtime, epoch: int, again: Set[str] = frozenset()
+) -> dict[str, TaskSpec | MissingSecret]:
     """Load specs of tasks still to start, or which secret keeps one from ever doing so. Raise StaleState.
 
-    Stops after `looked_at`, the time before the read, win.
+    again: those that may be STARTING already, as their start was broken off. Stops after `looked_at`, the time before
+    the read, win.
     """
     looked_at = time.monotonic()
     with transaction.atomic():
         check_epoch("reconcile", epoch)
-        tasks = [task for task in load_tasks_to_start(uuids) if _is_still_to_start(task)]
+        tasks = [task for task in load_tasks_to_start(uuids) if _is_still_to_start(task, again)]
         broken = load_broken()
         tasks = [task for task in tasks if (task.job_id, task.attempt) not in broken]
         specs = build_task_specs(tasks)
@@ -166,8 +169,9 @@ def load_gids(job_ids: Sequence[int]) -> dict[int, int]:
     return dict(Job.objects.filter(pk__in=job_ids).values_list("pk", "team__gid")) if job_ids else {}
 
 
-def _is_still_to_start(task: Task) -> bool:
-    return task.state == TaskState.ASSIGNED and task.job.stop_requested_at is None
+def _is_still_to_start(task: Task, again: Set[str]) -> bool:
+    is_begun = task.state == TaskState.STARTING and task.uuid.hex in again
+    return (task.state == TaskState.ASSIGNED or is_begun) and task.job.stop_requested_at is None
 
 
 def _collect_numbers(order: FencedAction, runtime: Runtime) -> bool:
@@ -185,10 +189,11 @@ def _load(orders: Sequence[FencedAction], runtime: Runtime) -> LoadedTasks:
     for order in orders:
         if isinstance(order.action, Start):
             of_term[order.epoch].append(order.action.uuid)
+    again = {order.action.uuid for order in orders if isinstance(order.action, Start) and order.action.again}
     specs: dict[str, TaskSpec | MissingSecret] = {}
     for epoch, uuids in of_term.items():
         try:
-            specs |= load_starts(uuids, runtime, epoch)
+            specs |= load_starts(uuids, runtime, epoch, again)
         except StaleState as stale:
             log.info("%d starts dropped: %s", len(uuids), stale)
     gids = load_gids([order.action.job_id for order in orders if isinstance(order.action, Stop)])

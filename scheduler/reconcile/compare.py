@@ -55,8 +55,11 @@ class TaskRow:
 
 @dataclass(frozen=True)
 class Start:
+    """again: the start before was broken off after the runtime had shown it."""
+
     uuid: str
     job_id: int
+    again: bool = False
 
 
 @dataclass(frozen=True)
@@ -188,6 +191,8 @@ def _compare_one(row: TaskRow, view: ContainerView | None) -> list[Step]:
         return [Stop(row.uuid, row.job_id, row.stop, mark=row.state != T.STOPPING)]
     if view.phase == "starting" and view.cause:  # it can never run; its end has the reason
         return [Stop(row.uuid, row.job_id, view.cause, mark=False)]
+    if view.abandoned and row.state in (T.ASSIGNED, T.STARTING):
+        return [Start(row.uuid, row.job_id, again=True)]
     target = T.RUNNING if view.phase == "running" else T.STARTING
     news = row.state != target and not (target == T.STARTING and row.state != T.ASSIGNED)
     if news:

@@ -107,6 +107,18 @@ def test_whoever_shall_end_is_not_started(ada, runtime):
     assert before <= specs[good.uuid.hex].looked_at <= time.monotonic()
 
 
+def test_what_is_starting_is_started_again_only_where_its_start_was_broken_off(ada, runtime):
+    """A late message must not start twice what a runtime has forgotten meanwhile."""
+    (task,) = placed(ada)
+    make.move(task, T.STARTING)
+    epoch = acquire("reconcile")
+    run_actions(starts([task], epoch), runtime)
+    assert runtime.starts == []
+    again = FencedAction(Start(task.uuid.hex, task.job_id, again=True), epoch)
+    run_actions([decode_action(encode_action(again))], runtime)
+    assert runtime.starts == [task.uuid.hex]
+
+
 def test_an_old_term_starts_nothing(ada, runtime):
     run_actions(starts(placed(ada, 2), acquire("reconcile") - 1), runtime)
     assert runtime.starts == []

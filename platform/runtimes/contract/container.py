@@ -32,7 +32,7 @@ class ContainerView:
     exit_code: None if unknown or killed by `signal`. cause: "", out_of_memory, gpu_out_of_memory, time_limit,
     start_failed, image_pull, never_started, stopped, container_lost, refused_by_node (may run elsewhere), evicted,
     node_lost; while starting, why it never will. detail: the engine's message. checkpointed_at: up to 10 s late.
-    gpu_use: up to 2 s late.
+    gpu_use: up to 2 s late. abandoned: while starting, whoever began the start is gone, so it is to be sent again.
     """
 
     uuid: str
@@ -50,3 +50,4 @@ class ContainerView:
     checkpointed_at: datetime | None = None
     gpu_use: tuple[GpuUse, ...] = ()
     fetching_since: datetime | None = None
+    abandoned: bool = False

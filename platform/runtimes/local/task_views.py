@@ -34,7 +34,8 @@ class TaskViews:
 
     def _read_view(self, task: TaskDir) -> ContainerView | None:
         ended = task.read("exit")
-        if ended is None and not task.is_locked():
+        is_alone = ended is None and not task.is_locked()
+        if is_alone:
             ended = self._find_end(task)
         started, checkpoint, gpu = (task.read(name) for name in ("started", "checkpoint", "gpu"))
         fetching = task.read("fetching") if started is None and ended is None else None
@@ -47,11 +48,12 @@ class TaskViews:
             epoch=task.read_epoch(),
             checkpointed_at=_time(checkpoint["at"] if checkpoint else None),
             fetching_since=_time(fetching["since"] if fetching else None),
+            abandoned=is_alone and started is None,
             gpu_use=tuple(GpuUse(uuid, **card) for uuid, card in gpu["cards"].items()) if gpu else (),
         )
         if ended is not None:
             times = {name: _time(ended[name]) for name in ("started_at", "ended_at")}
-            return replace(view, phase="exited", **ended | times)
+            return replace(view, phase="exited", abandoned=False, **ended | times)
         if started is not None and not task.is_locked() and task.read("exit") is None:
             return replace(view, phase="lost", detail=LOST)
         return view

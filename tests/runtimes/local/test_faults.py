@@ -127,8 +127,10 @@ def test_a_killed_worker_changes_nothing(plain):
 def test_a_worker_killed_between_mkdir_and_shim_is_repaired_by_the_next_start(plain):
     spec = plain.spec("exit 4")
     plain.task(spec.uuid).create()
-    assert plain.view(spec.uuid).phase == "starting"
+    view = plain.view(spec.uuid)
+    assert view.phase == "starting" and view.abandoned
     plain.runtime.start(spec)
+    assert not plain.view(spec.uuid).abandoned
     assert plain.until(spec.uuid, "exited").exit_code == 4
 
 
