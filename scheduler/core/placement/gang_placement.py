@@ -34,9 +34,7 @@ def place_gang(
     spare_milli: quota beyond the cheapest kinds. within: the only nodes that it may use, bool [N]. Greedy, largest
     tasks first; retried with a failed role first. A job that must share a domain is tried in each that may have room.
     """
-    place = functools.partial(
-        _place_within, snapshot, table, job, demand, kinds, spare_milli, cell_constraint
-    )
+    place = functools.partial(_place_within, snapshot, table, job, demand, kinds, spare_milli, cell_constraint)
     rule = job.gang[0].place
     if rule is None:
         return place(within)
