@@ -209,7 +209,10 @@ def list_parts(person: User) -> dict[str, object]:
         "files_team.name": team,
         "console_pool.name": "train",
         **{f"{route}.name": team for route in ("console_team", "console_member_add")},
-        **{f"{route}.name": gpu.node.name for route in ("node", "node_cordon", "node_drain", "node_uncordon")},
+        **{
+            f"{route}.name": gpu.node.name
+            for route in ("node", "node_cordon", "node_drain", "node_switch", "node_uncordon")
+        },
     }
 
 

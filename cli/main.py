@@ -71,7 +71,7 @@ COMMANDS = {
     "images": ("images", "Images by name: ls, add, set, rm."),
     "registries": ("images", "Logins at image registries: ls, add, set, rm."),
     "history": ("history", "What happened on the platform, as one file for simulations: export."),
-    "nodes": ("administration", "Machines: ls, show, cordon, drain, uncordon."),
+    "nodes": ("administration", "Machines: ls, show, cordon, drain, uncordon, switch."),
     "agent": ("administration", "Machines' agents: add, ls, show, approve, revoke."),
     "backup": (
         "administration",

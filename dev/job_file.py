@@ -29,20 +29,16 @@ def check(fix: bool) -> str:
 
 def describe_keys() -> str:
     head = ["| Key | Is | Without it | Such as |", "|---|---|---|---|"]
-    later = ", ".join(f"`{one.key}`" for one in JOB.fields if not one.supported)
-    return "\n".join(
-        ["", *head, *_rows(JOB, ""), "", f"Not supported yet, and refused with a message: {later}.", "", ""]
-    )
+    return "\n".join(["", *head, *_rows(JOB, ""), "", ""])
 
 
 def _rows(keys: Keys, above: str) -> Iterator[str]:
     for one in keys.fields:
-        if one.supported:
-            path = above + one.key
-            yield f"| `{path}` | {one.doc} | {'required' if one.required else one.usual} | {_examples(one)} |"
-            inner = one.shape.value if isinstance(one.shape, Map) else one.shape
-            if isinstance(inner, Keys):
-                yield from _rows(inner, f"{path}.NAME." if isinstance(one.shape, Map) else f"{path}.")
+        path = above + one.key
+        yield f"| `{path}` | {one.doc} | {'required' if one.required else one.usual} | {_examples(one)} |"
+        inner = one.shape.value if isinstance(one.shape, Map) else one.shape
+        if isinstance(inner, Keys):
+            yield from _rows(inner, f"{path}.NAME." if isinstance(one.shape, Map) else f"{path}.")
 
 
 def _examples(one: Field) -> str:

@@ -68,6 +68,7 @@ SUFFICES = {
     "POST /api/v1/agents/{name}:logs": {"logs": []},
     "POST /api/v1/agents/{name}:slices": {"slices": []},
     "POST /api/v1/gpus/{uuid}:cordon": {"why": "its fans are replaced"},
+    "POST /api/v1/nodes/{name}:switch": {"switch": "leaf-1"},
     "POST /api/v1/volumes": {"name": "other", "source": "/data/other"},
     "POST /api/v1/images": {"alias": "other", "reference": "nlp/other:1"},
     "POST /api/v1/registries": {"registry": "other.corp", "user": "robot", "password": "s3cret"},

@@ -20,7 +20,7 @@ from cli.session import Command, Session, new_commands
 
 commands = new_commands()
 nodes, agents = new_commands(), new_commands()
-commands.add_typer(nodes, name="nodes", help="Machines: ls, show, cordon, drain, uncordon.")
+commands.add_typer(nodes, name="nodes", help="Machines: ls, show, cordon, drain, uncordon, switch.")
 commands.add_typer(agents, name="agent", help="Machines' agents: add, ls, show, approve, revoke.")
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -91,6 +91,19 @@ def drain(ctx: typer.Context, node: Machine, why: Why = "") -> None:
 def uncordon(ctx: typer.Context, node: MachineOrCard) -> None:
     """Take a cordoned or draining machine, or one cordoned card, back into service."""
     _change_service(ctx.obj, node, ":uncordon", {})
+
+
+@nodes.command("switch", cls=Command)
+def set_switch(
+    ctx: typer.Context,
+    node: Machine,
+    switch: Annotated[str, typer.Argument(metavar="SWITCH", help='Its name; "" to go by what the cluster says.')],
+) -> None:
+    """Say on which network switch a machine hangs, for jobs with `place`."""
+    session: Session = ctx.obj
+    found = session.client().post(f"/nodes/{quote(node, safe='')}:switch", {"switch": switch})
+    hangs = f"hangs on switch {found['switch']}" if found["switch"] else "hangs on no known switch"
+    session.show(found, [found["name"]], [f"{found['name']} {hangs}"])
 
 
 def _change_service(session: Session, node: str, verb: str, body: dict[str, str]) -> None:

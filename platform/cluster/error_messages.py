@@ -8,6 +8,7 @@ FIELD_MESSAGES = {
         "“%(got)s” is not a valid machine name. Use up to 63 letters, digits, dots, dashes and underscores, and "
         "begin with a letter or digit."
     ),
+    "bad_switch": _("Give the switch a name of at most %(max)s printable characters."),
     "card_twice": _("Two cards of the report are called %(got)s. Each card needs its own."),
     "maintenance_backwards": _("The maintenance does not end after its beginning. Choose a later end."),
     "maintenance_nowhere": _("The maintenance names no machine. Name at least one, or a pool."),

@@ -7,8 +7,9 @@ from zoneinfo import available_timezones
 from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
 from django.db import models
-from django.db.models import Q
-from django.db.models.functions import Lower, Now
+from django.db.models import F, Q, Value
+from django.db.models.fields.json import KT
+from django.db.models.functions import Coalesce, Lower, Now, NullIf
 from django.utils.translation import gettext_lazy as _
 
 from common.resources import is_instance
@@ -329,6 +330,12 @@ class Node(OfNoTeam, models.Model):
     boot_id = models.CharField(max_length=64, blank=True)
     cpu_milli = models.PositiveIntegerField(_("CPU in thousandths of a core"))
     memory_mib = models.PositiveIntegerField(_("memory in MiB"))
+    switch = models.CharField(
+        _("switch"),
+        max_length=63,
+        blank=True,
+        help_text=_("The network switch it hangs on, if the cluster does not say."),
+    )
     numa = models.JSONField(default=list, help_text="[{id, cpus, memory_mib}]")
     topology = models.JSONField(default=dict, help_text='{"links": matrix as of nvidia-smi topo -m}')
     facts = models.JSONField(default=dict, help_text="what the node's probe found: limits, isolation, driver")
@@ -349,8 +356,17 @@ class Node(OfNoTeam, models.Model):
         return self.name
 
     @property
+    def known_switch(self) -> str:
+        """The switch that it hangs on: what an admin said, else what the cluster says; "" if nobody does."""
+        return self.switch or self.facts.get("switch", "")
+
+    @property
     def cpu_sellable_milli(self) -> int:
         return sellable_milli(self.cpu_milli, self.pool.cpu_overcommit_percent)
+
+
+SWITCH_OF_NODE = Coalesce(NullIf(F("switch"), Value("")), KT("facts__switch"), Value(""))
+"""`Node.known_switch` in SQL."""
 
 
 def sellable_mib(memory_mib: int, reserved_mib: int, margin_mib: int) -> int:

@@ -10,6 +10,8 @@ from common.locks import lock_rows
 from events.record_and_publish import Actor, hint, publish_pool, record
 from events.transitions import Move, advance
 
+LONGEST_SWITCH = Node._meta.get_field("switch").max_length or 0
+
 
 def find_node(name: str) -> Node:
     """Return a machine that is there. Raises NotFound."""
@@ -40,6 +42,20 @@ def drain_node(*, actor: Actor, node: Node, why: str = "") -> None:
 def uncordon_node(*, actor: Actor, node: Node) -> None:
     """Take the machine back into service. If it does not answer, the next inventory finds it not ready."""
     _move(node, NodeState.READY, actor, "", only=OUT_OF_SERVICE)
+
+
+@transaction.atomic
+def set_switch(*, actor: Actor, node: Node, switch: str) -> None:
+    """Say on which network switch the machine hangs, "" to go by what the cluster says. Raises InvalidInput."""
+    name = switch.strip()
+    if len(name) > LONGEST_SWITCH or not name.isprintable():
+        raise InvalidInput([FieldError("/switch", "bad_switch", {"max": LONGEST_SWITCH})])
+    (locked,) = lock_rows(Node.objects.filter(pk=node.pk))
+    if locked.switch == name:
+        return
+    Node.objects.filter(pk=node.pk).update(switch=name)
+    record(locked, "node.changed", actor=actor, params={"from": {"switch": locked.switch}, "to": {"switch": name}})
+    touch_node(locked)
 
 
 def cordon_card(*, actor: Actor, gpu: Gpu, why: str) -> None:

@@ -75,7 +75,6 @@ FIELD_MESSAGES = {
         "“%(got)s” is several slices, and a task has one. Ask for one slice, or for more nodes, each with its own."
     ),
     "invalid": _("%(field)s is not valid. See the documentation of the job file."),
-    "not_supported_yet": _("“%(key)s” is part of the job file, but not supported by this version. Leave it out."),
     "number_out_of_range": _("%(field)s is far out of range. Use a smaller number."),
     "out_of_range": _("%(field)s must be from %(min)s to %(max)s."),
     "outer_space": _("%(field)s begins or ends with a space. Remove the space."),

@@ -149,6 +149,10 @@ KUBERNETES_OPTIONS = {
     "tolerated": env_list("TESSERA_TOLERATED"),  # taint keys
     "private": env_list("TESSERA_JOBS_PRIVATE"),  # private networks and hosts that jobs may reach
     "nodes": env_text("TESSERA_NODES"),  # label selector of nodes, "" = all
+    # Labels of nodes that name their network switch; the first that a node has counts. Topograph writes these.
+    "switch_labels": env_list(
+        "TESSERA_SWITCH_LABELS", "network.topology.nvidia.com/leaf,network.topology.nvidia.com/block"
+    ),
     "per_s": float(env_int("TESSERA_KUBERNETES_QPS", 20)),  # requests per second and process
     "burst": env_int("TESSERA_KUBERNETES_BURST", 40),
     "log_dir": TESSERA_LOGS,  # of logs not shipped by agents

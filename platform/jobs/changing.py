@@ -21,7 +21,10 @@ from jobs.states import JobState
 from jobs.submit import Check, Draft, build_scheduling_columns, build_start_columns, choose_pool, name_pools
 
 START_KEYS = ("start_at", "wait_max")
-CHANGEABLE = ("cpu", "gpu", "max_time", "memory", "nodes", "pool", "preemptible", "priority", *START_KEYS, "time")
+CHANGEABLE = (
+    *("cpu", "gpu", "max_time", "memory", "nodes", "place", "pool", "preemptible", "priority"),
+    *(*START_KEYS, "time"),
+)
 """Keys of the job file that say what a job needs and how urgent it is, and not what it is."""
 
 
@@ -102,9 +105,11 @@ def read_label_changes(given: str, gone: str) -> dict[str, str | None]:
 
 
 def read_change_value(key: str, text: str) -> object:
-    """Return a value that is written as text as JSON has it."""
+    """Return a value that is written as text as JSON has it, such as "prefer: switch" of `place`."""
     if key == "nodes" and text.isascii() and text.isdigit():
         return int(text)
+    if key == "place" and ": " in text:
+        return dict(part.split(": ", 1) for part in text.split(", ") if ": " in part)
     return text == "true" if key == "preemptible" and text in ("true", "false") else text
 
 

@@ -99,8 +99,20 @@ FIELD_MESSAGES = {
     "impossible_memory_mib.none": _(
         "No node in pool %(pool)s can give a task memory. Choose another pool, or ask an administrator to add a node."
     ),
+    "impossible_node": _(
+        "No single node in pool %(pool)s could hold all %(asked)s tasks: the largest has room for %(largest)s. Write "
+        "prefer: node instead of same: node, or ask for fewer tasks."
+    ),
     "impossible_rdma": _(
         "No node in pool %(pool)s has an RDMA adapter with a link. Choose another pool, or leave rdma out."
+    ),
+    "impossible_switch": _(
+        "No switch in pool %(pool)s could hold all %(asked)s tasks: the largest has room for %(largest)s. Write "
+        "prefer: switch instead of same: switch, or ask for fewer tasks."
+    ),
+    "impossible_switch_unknown": _(
+        "Of no node in pool %(pool)s it is known on which switch it hangs. Write prefer: switch instead of "
+        "same: switch, or ask an administrator to set the switches of the nodes."
     ),
     "impossible_tasks": _(
         "Only %(largest)s of the %(asked)s tasks fit into pool %(pool)s at the same time, even when it is empty. "
@@ -135,6 +147,8 @@ FIELD_MESSAGES = {
     "outputs_not_permitted": _(
         "In team %(team)s you may not add datasets and models. Leave outputs out, or ask a lead to make you a member."
     ),
+    "place_empty": _("Write what the tasks share: same: switch, prefer: switch, or the same with node."),
+    "place_needless": _("Tasks that share one %(same)s share this, too. Leave prefer out."),
     "priority_budget_spent": BUDGET_SPENT,
     "priority_needs_consent": _(
         "In pool %(pool)s, %(priority)s priority needs the consent of a lead of the team %(team)s: %(leads)s. Submit "

@@ -42,6 +42,7 @@ from jobs.jobfile.spec import (
     change_data,
     change_images,
     change_secrets,
+    place_json,
     roles_of,
     to_json,
 )
@@ -305,8 +306,9 @@ def pick_team(teams: list[Team], name: str | None) -> Team:
 def build_gang(spec: JobSpec, pool: Pool, defaults: PoolDefaults | None = None) -> list[dict]:
     """Build the roles as the scheduler reads them, with the pool's defaults. defaults: those, if known already."""
     defaults = defaults or PoolDefaults(pool)
+    place = {"place": place_json(spec.place)} if spec.place else {}
     return [
-        _build_role(role, ends_job_of(spec, role), defaults, f"/roles/{role.name}" if spec.roles else "")
+        _build_role(role, ends_job_of(spec, role), defaults, f"/roles/{role.name}" if spec.roles else "") | place
         for role in roles_of(spec)
     ]
 

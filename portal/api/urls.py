@@ -289,6 +289,7 @@ urlpatterns = [
     path("nodes/<called:name>/checks/history", nodes.NodeCheckHistory.as_view(), name="api-node-check-history"),
     path("nodes/<called:name>:cordon", nodes.NodeCordon.as_view(), name="api-node-cordon"),
     path("nodes/<called:name>:drain", nodes.NodeDrain.as_view(), name="api-node-drain"),
+    path("nodes/<called:name>:switch", nodes.NodeSwitch.as_view(), name="api-node-switch"),
     path("nodes/<called:name>:uncordon", nodes.NodeUncordon.as_view(), name="api-node-uncordon"),
     path("gpus", nodes.GpuList.as_view(), name="api-gpus"),
     path("gpus/<called:uuid>:cordon", nodes.GpuCordon.as_view(), name="api-gpu-cordon"),

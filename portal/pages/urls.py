@@ -163,6 +163,7 @@ urlpatterns = [
     path("nodes/<str:name>/", cluster.show_node, name="node"),
     path("nodes/<str:name>/cordon", cluster.change_service, {"service": cordon_node}, name="node_cordon"),
     path("nodes/<str:name>/drain", cluster.change_service, {"service": drain_node}, name="node_drain"),
+    path("nodes/<str:name>/switch", cluster.change_switch, name="node_switch"),
     path("nodes/<str:name>/uncordon", cluster.change_service, {"service": uncordon_node}, name="node_uncordon"),
     path("idle/", idle.show_idle, name="idle"),
     path("idle/people/", idle_people.show_people, name="idle_people"),

@@ -25,6 +25,7 @@ CHANGES = {
         "estimated time %(value)s instead of %(was)s: the job ends before the reserved resources are needed"
     ),
     "time.unsaid": gettext_lazy("estimated time %(value)s: the job ends before the reserved resources are needed"),
+    "place": gettext_lazy("place: %(value)s instead of %(was)s"),
     "preemptible": gettext_lazy("preemptible: the job may be stopped to make room, and is queued again"),
     "priority": gettext_lazy("%(value)s priority instead of %(was)s"),
 }

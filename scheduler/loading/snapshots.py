@@ -13,7 +13,7 @@ from django.db import connection
 from django.db.models import Count, F
 
 from accounts.models import Team
-from cluster.models import Arrangement, NodeState, Pool, sellable_milli
+from cluster.models import SWITCH_OF_NODE, Arrangement, NodeState, Pool, sellable_milli
 from common.resources import GpuAsk, gpu_milli, is_instance, parse_gpu, rank_of, slice_of
 from common.steady_clock import steady_time
 from jobs.models import Job, may_be_stopped
@@ -22,7 +22,16 @@ from quotas.models import RESOURCES, Amounts, Quota, UserLimit, team_chain
 from quotas.services import get_default_limit
 from scheduler.core.model.snapshot import UNLIMITED, Snapshot
 from scheduler.core.model.topology import LinkLayout, LinkMatrix, build_link_layout
-from scheduler.core.model.types import Cell, DemandProfile, Policy, Role, TaskResources, TypicalRequests, WaitingJob
+from scheduler.core.model.types import (
+    Cell,
+    DemandProfile,
+    PlaceRule,
+    Policy,
+    Role,
+    TaskResources,
+    TypicalRequests,
+    WaitingJob,
+)
 from scheduler.core.placement.scores import spread_scores, weigh_scores
 from scheduler.core.placement.usual_requests import (
     BLOCK,
@@ -72,6 +81,7 @@ class NodeRow(NamedTuple):
     memory_mib: int
     topology: str
     numa: str
+    switch: str
 
 
 class GpuRow(NamedTuple):
@@ -214,6 +224,7 @@ def build_machines(nodes: list[NodeRow], gpus: list[GpuRow], pools: list[Pool]) 
     slices = {pool.pk: pool.slices_per_gpu for pool in pools}
     overcommit = {pool.pk: pool.cpu_overcommit_percent for pool in pools}
     cpu_total = np.array([sellable_milli(n.cpu_milli, overcommit[n.pool_id]) for n in nodes], dtype=np.int64)
+    switches = sorted({node.switch for node in nodes if node.switch})
     numa_ids, numa_total = build_numa([node.numa for node in nodes], cpu_total)
     arrays = {
         "gpu_node": np.array([node_at[gpu.node_id] for gpu in gpus], dtype=np.int64),
@@ -230,6 +241,8 @@ def build_machines(nodes: list[NodeRow], gpus: list[GpuRow], pools: list[Pool]) 
         "node_open": np.array([node.state == NodeState.READY for node in nodes], dtype=bool),
         "draining": tuple(at for at, node in enumerate(nodes) if node.state == NodeState.DRAINING),
         "node_names": tuple(node.name for node in nodes),
+        "node_switch": np.array([switches.index(node.switch) if node.switch else -1 for node in nodes], dtype=np.int64),
+        "switch_names": tuple(switches),
         "node_rdma": np.array([bool(_list_hcas(node.topology)) for node in nodes], dtype=bool),
         "layouts": _build_layouts(nodes, gpus),
         "numa_total": numa_total,
@@ -319,7 +332,7 @@ def load_active() -> dict[int, int]:
 
 def load_nodes() -> list[NodeRow]:
     columns = ("pk", "name", "pool_id", "state", "cpu_milli", "memory_mib", as_text("topology"), as_text("numa"))
-    return cached_rows("nodes", NodeRow, *columns)
+    return cached_rows("nodes", NodeRow, *columns, SWITCH_OF_NODE)
 
 
 def load_gpus() -> list[GpuRow]:
@@ -441,7 +454,10 @@ def build_gang(gang: list[dict], kinds: list[Kind]) -> tuple[Role, ...]:
     asks = [build_request(role["request"], kinds) for role in gang]
     if any(ask.gpus for ask in asks):
         asks = [ask if ask.gpus else replace(ask, beside_cards=True) for ask in asks]
-    return tuple(Role(r["role"], r["min"], r["max"], ask) for r, ask in zip(gang, asks, strict=True))
+    return tuple(
+        Role(role["role"], role["min"], role["max"], ask, PlaceRule(**role["place"]) if "place" in role else None)
+        for role, ask in zip(gang, asks, strict=True)
+    )
 
 
 def _waiting(

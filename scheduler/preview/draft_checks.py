@@ -26,6 +26,9 @@ POINTERS = {
     "cpu_milli": "/cpu",
     "memory_mib": "/memory",
     "rdma": "/rdma",
+    "switch": "/place",
+    "switch_unknown": "/place",
+    "node": "/place",
     "tasks": "/nodes",
     "jobs": "",
 }

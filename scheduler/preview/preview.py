@@ -383,7 +383,7 @@ def _redraft(draft: Draft, change: Change, row: Job | None, world: World, choose
     if spec.pool is None:
         return chooser.choose(spec, job=row)
     pool = next(pool for pool in world.pools if pool.name == spec.pool)
-    gang = chooser.build_gang(spec, pool) if change.field in ("gpu", "nodes", "pool") else draft.gang
+    gang = chooser.build_gang(spec, pool) if change.field in ("gpu", "nodes", "place", "pool") else draft.gang
     kept = draft.kept if pool == draft.pool else None
     changed = Draft(spec, draft.user, draft.team, pool, gang, kept=kept, waits_for=draft.waits_for)
     check_draft(changed, world)

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 from common.errors import InvalidInput
 from common.resources import MAX_GPU_PART, MIN_GPU_MEMORY_GB, GpuAsk, duration_text, matches_model, parse_gpu
-from jobs.jobfile.spec import JobSpec, span_of
+from jobs.jobfile.spec import JobSpec, PlaceWish, place_json, span_of
 from scheduler.loading.snapshots import Kind
 
 MOST_HALVES = 3
@@ -32,6 +32,7 @@ def list_change_families(
     """
     families: list[list[Change]] = [
         [_borrow(spec)] if may_borrow else [],
+        [_relax_place(spec)] if spec.place and spec.place.same else [],
         *([] if spec.roles else _list_smaller_tasks(spec, kinds)),
         *([Change("pool", other, pool, replace(spec, pool=other))] for other in pools if other != pool),
     ]
@@ -48,6 +49,16 @@ def _list_smaller_tasks(spec: JobSpec, kinds: Iterable[Kind]) -> list[list[Chang
 
 def _borrow(spec: JobSpec) -> Change:
     return Change("preemptible", "true", "" if spec.preemptible is None else "false", replace(spec, preemptible=True))
+
+
+def _relax_place(spec: JobSpec) -> Change:
+    """Prefer what all tasks must share."""
+    assert spec.place is not None
+    relaxed = PlaceWish(prefer=spec.place.same)
+    was, value = (
+        ", ".join(f"{key}: {level}" for key, level in place_json(one).items()) for one in (spec.place, relaxed)
+    )
+    return Change("place", value, was, replace(spec, place=relaxed))
 
 
 def time_change(spec: JobSpec, time_s: float) -> Change:

@@ -140,7 +140,11 @@ class RecordedCluster:
         nodes, gpus = [], []
         for place, machine in enumerate(self.history.machines):
             size = machine.cpu_milli, machine.memory_mib
-            nodes.append(NodeRow(place, machine.name, self.pools[machine.pool], NodeState.READY, *size, "{}", "[]"))
+            nodes.append(
+                NodeRow(
+                    place, machine.name, self.pools[machine.pool], NodeState.READY, *size, "{}", "[]", machine.switch
+                )
+            )
             for card in machine.cards:
                 at, enforced = self.cards[machine.name, card["index"]], "device" if card["sliceable"] else "watchdog"
                 whose = at, place, self.pools[card["pool"]], card["index"], None, True

@@ -57,6 +57,13 @@ def test_a_machine_is_drained_and_taken_back(root, cast):
     assert "does not exist" in root("nodes", "drain", "n9").stderr
 
 
+def test_a_machine_is_said_to_hang_on_a_switch(root, cast):
+    assert root("nodes", "switch", "n1", "leaf-3").stdout == "n1 hangs on switch leaf-3\n"
+    assert "switch leaf-3" in root("nodes", "show", "n1").stdout
+    assert root("nodes", "switch", "n1", "").stdout == "n1 hangs on no known switch\n"
+    assert "63" in root("nodes", "switch", "n1", "x" * 64).stderr
+
+
 def test_one_card_is_cordoned_and_taken_back(root, cast):
     closed = root("nodes", "cordon", "n1:0", "--why", "fans are replaced").stdout
     assert closed == "n1:0 is out of service: fans are replaced\n"

@@ -8,7 +8,7 @@ from jobs.jobfile.array_values import Array
 from jobs.jobfile.search.wish import SEARCH
 from jobs.jobfile.serving import ACCESS, BackIf, Canary, Hold, Serving
 from jobs.jobfile.shapes import Choice, Field, Flag, Keys, Whole
-from jobs.jobfile.spec import NOTIFY_WHEN, Checkpoint, IdleWish, MainProgram, NotifyWish
+from jobs.jobfile.spec import LEVELS, NOTIFY_WHEN, Checkpoint, IdleWish, MainProgram, NotifyWish, PlaceWish
 from jobs.jobfile.values import (
     AFTER,
     CODE,
@@ -63,7 +63,7 @@ NOT_WITH_ROLES = ("run", "gpu", "cpu", "memory", "shm", "rdma", "nodes", "ports"
 # Not allowed in a service: its replicas are one task each, last until they are not needed, and are started again.
 NOT_IN_SERVICE = (
     "nodes", "roles", "main", "array", "search", "token", "time", "max_time", "retry", "hold", "start_at", "wait_max",
-    "after", "tensorboard", "outputs", "idle", "notify",
+    "after", "tensorboard", "outputs", "idle", "notify", "place",
 )  # fmt: skip
 
 _TASK = (
@@ -92,10 +92,6 @@ _TASK = (
 _PORTS = Field(
     "ports", Ports(1024, 65_535), "Ports on which the tasks listen; each is a link.", "none", examples=([8080],)
 )
-
-
-def _later(*keys: str) -> tuple[Field, ...]:
-    return tuple(Field(key) for key in keys)
 
 
 RETRY = Keys(
@@ -132,6 +128,13 @@ IDLE = Keys(
         Field("then", Choice(IDLE_THEN), "What is done: tell its owner, shrink its slice, stop it.", "stop"),
     ),
     make=IdleWish,
+)
+PLACE = Keys(
+    (
+        Field("same", Choice(LEVELS), "What all its tasks must share; they wait for it together.", "nothing"),
+        Field("prefer", Choice(LEVELS), "What they share where that costs no wait; else they are on few.", "nothing"),
+    ),
+    make=PlaceWish,
 )
 NOTIFY = Keys(
     (
@@ -242,7 +245,6 @@ ROLE = Keys(
             "once all tasks of the job did",
         ),
         Field("code", ROLE_CODE, "Code of the role's own.", "the job's", examples=("git+https://host/tools@v1",)),
-        *_later("place"),
     )
 )
 JOB = Keys(
@@ -330,6 +332,13 @@ JOB = Keys(
             Flag(),
             "Whether it may use what other teams do not need, and be stopped and queued again when they do.",
             "the pool's",
+        ),
+        Field(
+            "place",
+            PLACE,
+            "Which part of the network all tasks of the job share: a switch, or one machine.",
+            "wherever they fit",
+            examples=({"same": "switch"},),
         ),
         Field("labels", LABELS, "Your own names and values, to find it by.", "none", examples=({"exp": "a"},)),
         Field("hold", Flag(), "Whether it waits until it is released.", "false"),
@@ -426,6 +435,5 @@ JOB = Keys(
             "required in a service",
             examples=({"port": 8000, "ready": "/health", "replicas": "0..4"},),
         ),
-        *_later("place"),
     )
 )

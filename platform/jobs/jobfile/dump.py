@@ -35,6 +35,7 @@ KEY_ORDER = (
     "checkpoint",
     "idle",
     "notify",
+    "place",
     "array",
     "search",
     "serve",

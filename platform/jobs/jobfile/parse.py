@@ -9,7 +9,7 @@ from common.text import shorten_text
 from datasets.naming import is_environment_name
 from jobs.jobfile.description import JOB, NOT_IN_SERVICE, NOT_WITH_ROLES
 from jobs.jobfile.shapes import pointer_of, refuse
-from jobs.jobfile.spec import JobSpec, RoleSpec, to_json
+from jobs.jobfile.spec import LEVELS, JobSpec, RoleSpec, to_json
 from secret_store.names import MOST_OF_A_TASK
 
 MAX_ERRORS = 50  # in one answer
@@ -107,6 +107,7 @@ def _check_together(data: dict, found: dict) -> list[FieldError]:
         wrong.append(FieldError("/run", "required"))
     set_in_env = {name for each in (found, *found.get("roles", {}).values()) for name in each.get("env", {})}
     wrong += _check_secrets(found, set_in_env)
+    wrong += _check_place(found)
     wrong += _check_elements(found, set_in_env)
     wrong += _check_outputs(found)
     wrong += _check_service(data, found)
@@ -115,6 +116,18 @@ def _check_together(data: dict, found: dict) -> list[FieldError]:
         params = {"time": duration_text(time_s), "max_time": duration_text(max_time_s)}
         wrong.append(FieldError("/time", "time_above_max", params))
     return wrong
+
+
+def _check_place(found: dict) -> list[FieldError]:
+    """Refuse a wish for what `same` gives already, and a `place` that says nothing."""
+    place = found.get("place")
+    if place is None:
+        return []
+    if not place.same and not place.prefer:
+        return [FieldError("/place", "place_empty")]
+    if place.same and place.prefer and LEVELS.index(place.prefer) <= LEVELS.index(place.same):
+        return [FieldError("/place/prefer", "place_needless", {"same": place.same})]
+    return []
 
 
 def _check_secrets(found: dict, set_in_env: set[str]) -> list[FieldError]:

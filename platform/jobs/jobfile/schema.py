@@ -41,7 +41,7 @@ def _add_completions(place: str, shape: Shape, found: dict[str, list[dict[str, A
     if isinstance(shape, Map):
         _add_completions(f"{place}.*", shape.value, found)
     elif isinstance(shape, Keys):
-        fields = [field for field in shape.fields if field.supported]
+        fields = list(shape.fields)
         found[place] = [_complete(field) for field in fields]
         for field in fields:
             _add_completions(f"{place}.{field.key}".lstrip("."), field.shape, found)

@@ -35,16 +35,6 @@ class Shape:
         return [()] if self.written else []
 
 
-class _Later(Shape):
-    """Of the format, but not supported yet."""
-
-    def schema(self, yaml: bool) -> dict[str, Any]:
-        return {"type": "null", "doNotSuggest": True}
-
-
-LATER = _Later()
-
-
 @dataclass(frozen=True)
 class Plain(Shape):
     """A value with a grammar of its own: a reader, and what JSON Schema can say of it."""
@@ -171,8 +161,8 @@ class Field:
     """One key. doc: a sentence for people. usual: what holds without it. into: its name in what is read, if another."""
 
     key: str
-    shape: Shape = LATER
-    doc: str = "Not supported yet."
+    shape: Shape
+    doc: str = ""
     usual: str = ""
     into: str = ""
     required: bool = False
@@ -181,10 +171,6 @@ class Field:
     @property
     def name(self) -> str:
         return self.into or self.key
-
-    @property
-    def supported(self) -> bool:
-        return self.shape is not LATER
 
     def schema(self, yaml: bool) -> dict[str, Any]:
         told = {"title": self.key, "description": self.doc}
@@ -217,7 +203,7 @@ class Keys(Shape):
         """Return (values by name, errors of the others). A key without a value is ignored."""
         found, errors = {}, self._find_refused_keys(given, pointer)
         for one in self.fields:
-            if given.get(one.key) is None or not one.supported:
+            if given.get(one.key) is None:
                 continue
             try:
                 found[one.name] = one.shape.read(given[one.key], pointer + pointer_of([one.key]))
@@ -248,10 +234,8 @@ class Keys(Shape):
             where = pointer + pointer_of([key])
             if key not in self.by_key:
                 meant = self.by_key.get(ALIASES.get(key, ""))
-                near = {"did_you_mean": meant.key} if meant and meant.supported else _near(key, self.by_key)
+                near = {"did_you_mean": meant.key} if meant else _near(key, self.by_key)
                 errors.append(FieldError(where, "unknown_key", {"key": shorten_text(key), **near}))
-            elif given[key] is not None and not self.by_key[key].supported:
-                errors.append(FieldError(where, "not_supported_yet", {"key": key}))
         return errors
 
 

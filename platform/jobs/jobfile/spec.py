@@ -61,6 +61,18 @@ class NotifyWish:
     to: tuple[str, ...] = ()
 
 
+LEVELS = ("switch", "node")
+"""What tasks can share, the wider one first."""
+
+
+@dataclass(frozen=True)
+class PlaceWish:
+    """Which of LEVELS all tasks must share, and which they share where that costs no wait; "" for none."""
+
+    same: str = ""
+    prefer: str = ""
+
+
 @dataclass(frozen=True)
 class MainProgram:
     """What runs in the first task of a role beside that role's command. ends_job: the job is done once it succeeded."""
@@ -154,6 +166,7 @@ class JobSpec:
     checkpoint: Checkpoint | None = None
     idle: IdleWish | None = None
     notify: NotifyWish | None = None
+    place: PlaceWish | None = None
     array: ArrayWish | None = None
     search: SearchWish | None = None
     serve: Serving | None = None
@@ -195,6 +208,7 @@ def to_json(spec: JobSpec) -> dict:
         "checkpoint": _checkpoint_json(spec.checkpoint),
         "idle": None if spec.idle is None else {"for": duration_text(spec.idle.for_s), "then": spec.idle.then},
         "notify": None if spec.notify is None else {"when": list(spec.notify.when), "to": list(spec.notify.to)},
+        **({} if spec.place is None else {"place": place_json(spec.place)}),
         **({} if spec.array is None else {"array": array_json(spec.array)}),
         **({} if spec.search is None else {"search": search_json(spec.search)}),
         **({} if spec.serve is None else {"serve": serving_json(spec.serve)}),
@@ -228,6 +242,7 @@ def from_json(stored: dict) -> JobSpec:
         checkpoint=_maybe(_checkpoint, stored.get("checkpoint")),
         idle=_maybe(read_idle, stored.get("idle")),
         notify=_maybe(read_notify, stored.get("notify")),
+        place=_maybe(lambda kept: PlaceWish(**kept), stored.get("place")),
         array=_maybe(read_array, stored.get("array")),
         search=_maybe(read_search, stored.get("search")),
         serve=_maybe(read_serving, stored.get("serve")),
@@ -373,6 +388,11 @@ def _checkpoint_json(checkpoint: Checkpoint | None) -> dict | None:
 
 def _checkpoint(stored: dict) -> Checkpoint:
     return Checkpoint(stored["dir"], stored.get("signal", ""), _maybe(parse_duration, stored.get("grace")))
+
+
+def place_json(place: PlaceWish) -> dict[str, str]:
+    """Return what it says, without what it does not."""
+    return {key: level for key, level in asdict(place).items() if level}
 
 
 def read_idle(stored: dict) -> IdleWish:

@@ -52,6 +52,7 @@ class MachineLine:
     """A machine that was there at some time. state: at the beginning; "" where it came only later.
 
     cards: [{index, model, product, memory_mib, pool, sliceable, healthy}]; memory_mib is what jobs may have of it.
+    switch: "" where it is not known.
     """
 
     name: str
@@ -60,6 +61,7 @@ class MachineLine:
     memory_mib: int
     state: str
     cards: list
+    switch: str = ""
 
 
 @dataclass(frozen=True)

@@ -158,7 +158,8 @@ def describe_machines(
                 ChangeLine(e.at.timestamp(), "card", [name, card.index], {"healthy": DONE[e.verb]}) for e in mine
             ]
             shown.append(_card(card, healthy))
-        lines.append(MachineLine(name, node.pool.name, node.cpu_milli, node.memory_mib, state, shown))
+        switch = names.word(node.known_switch)
+        lines.append(MachineLine(name, node.pool.name, node.cpu_milli, node.memory_mib, state, shown, switch))
     return lines, changes
 
 

@@ -10,7 +10,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 from urllib.parse import quote
@@ -75,6 +75,7 @@ class KubernetesRuntime:
         kubeconfig: str | os.PathLike | None = None,
         context: str = "",
         nodes: str = "",
+        switch_labels: Sequence[str] = (),
         per_s: float = 20.0,
         burst: int = 40,
         storage: Mapping[str, Any] | None = None,
@@ -82,12 +83,13 @@ class KubernetesRuntime:
         api: ApiServer | None = None,
         **config: Any,
     ):
-        """Connect. nodes: a label selector. per_s, burst: request limits. storage: `Storage` as a mapping.
-        log_dir: for logs that no agent brought. api: replaces the connection. config: what else `InstallConfig` has.
+        """Connect. nodes: a label selector. switch_labels: of nodes, that name a network switch. per_s, burst: request
+        limits. storage: `Storage` as a mapping. log_dir: for logs that no agent brought. api: replaces the connection.
+        config: what else `InstallConfig` has.
         """
         self.config = check_install_config(InstallConfig(**config, storage=read_storage(storage)))
         self.api = api or ApiServer(CredentialSource(kubeconfig, context), per_s=per_s, burst=burst)
-        self.node_labels = nodes
+        self.node_labels, self.switch_labels = nodes, switch_labels
         self.logs = LogStore(log_dir) if log_dir is not None else None
         self._namespaces: dict[str, str] = {}  # {task: namespace}, a lookup hint
         self._ensured: set[str] = set()  # namespaces set up by this process
@@ -105,7 +107,10 @@ class KubernetesRuntime:
         found = self._read_nodes()
         others = self.api.list_all(ALL_PODS, labels=f"{names.LABEL_INSTALL}!={self.config.install}").items
         asked, tolerated = sum_foreign_requests(others), self.config.tolerated
-        return [build_node_view(each, asked.get(each["metadata"]["name"], (0, 0)), tolerated) for each in found]
+        return [
+            build_node_view(each, asked.get(each["metadata"]["name"], (0, 0)), tolerated, self.switch_labels)
+            for each in found
+        ]
 
     def list_containers(self) -> list[ContainerView]:
         pods = self.api.list_all(ALL_PODS, labels=self.selector).items

@@ -15,6 +15,7 @@ from cluster.nodes import (
     drain_node,
     find_card,
     find_node,
+    set_switch,
     uncordon_card,
     uncordon_node,
 )
@@ -54,6 +55,12 @@ class ServiceAsk(serializers.Serializer):
     """why: kept in the machine's history, for everyone to read."""
 
     why = serializers.CharField(max_length=200, allow_blank=True, required=False)
+
+
+class SwitchAsk(serializers.Serializer):
+    """switch: its name, as of all machines on it; "" to go by what the cluster says."""
+
+    switch = serializers.CharField(max_length=63, allow_blank=True)
 
 
 class CardAsk(serializers.Serializer):
@@ -161,6 +168,17 @@ class NodeUncordon(ApiView):
     def post(self, request: Request, name: str) -> Response:
         """Take a cordoned or draining machine back into service. For admins."""
         return _change_service(request, name, uncordon_node)
+
+
+class NodeSwitch(ApiView):
+    scopes = {"POST": ("cluster:write",)}
+    operations = {"POST": "set_node_switch"}
+
+    @extend_schema(request={JSON: SwitchAsk}, responses=NodeShape)
+    def post(self, request: Request, name: str) -> Response:
+        """Say on which network switch the machine hangs, for jobs with `place`. For admins."""
+        require(request.user, "node.change")
+        return _change_service(request, name, partial(set_switch, **read_json(request, SwitchAsk)))
 
 
 def _change_service(request: Request, name: str, act: Callable[..., None]) -> Response:

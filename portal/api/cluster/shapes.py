@@ -225,7 +225,8 @@ class PlannedShape(serializers.Serializer):
 
 
 class NodeShape(serializers.Serializer):
-    """A machine. cpu: overcommit included. numa, topology, facts: from its inventory.
+    """A machine. cpu: overcommit included. numa, topology, facts: from its inventory. switch: the network switch on
+    which it hangs, "" if nobody says.
 
     maintenance: current and planned; nothing starts here that would still run when it begins. use: as of the newest
     sample; null if it is older than two minutes, or there is none.
@@ -239,6 +240,7 @@ class NodeShape(serializers.Serializer):
     cpu_held = AmountField(show_cpu, source="cpu_held_milli")
     memory = AmountField(show_memory, source="node.memory_mib")
     memory_held = AmountField(show_memory, source="memory_held_mib")
+    switch = serializers.CharField(source="node.known_switch", allow_blank=True)
     numa = serializers.JSONField(source="node.numa")
     topology = serializers.JSONField(source="node.topology")
     facts = serializers.JSONField(source="node.facts")

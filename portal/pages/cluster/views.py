@@ -18,7 +18,7 @@ from django.views.decorators.http import require_POST, require_safe
 from accounts.models import User
 from accounts.permissions import may, require
 from cluster.models import OUT_OF_SERVICE, Gpu, Pool
-from cluster.nodes import find_card, find_node
+from cluster.nodes import find_card, find_node, set_switch
 from common.errors import InvalidInput, NotFound
 from events.models import Event
 from images.catalogue import filter_visible_images
@@ -126,6 +126,18 @@ def change_service(request: HttpRequest, name: str, service: Callable[..., None]
     """Cordon, drain or uncordon a node."""
     require(request.user, "node.change")
     service(actor=cast(User, request.user).as_actor, node=find_node(name), **_read_why(request))
+    return redirect("node", name=name)
+
+
+@require_POST
+@signed_in
+def change_switch(request: HttpRequest, name: str) -> HttpResponse:
+    """Say on which network switch a node hangs."""
+    require(request.user, "node.change")
+    try:
+        set_switch(actor=cast(User, request.user).as_actor, node=find_node(name), switch=request.POST.get("switch", ""))
+    except InvalidInput as error:
+        messages.error(request, " ".join(describe_field_error(one) for one in error.errors))
     return redirect("node", name=name)
 
 

@@ -99,6 +99,8 @@ class Snapshot:
     cells: tuple[Cell, ...] = ()  # guarantees of whole nodes
     wishes: DemandProfile | None = None  # demand by kind
     arrays: tuple[WaitedArray, ...] = ()  # those after which some job starts
+    node_switch: np.ndarray = field(default_factory=_none)  # [N], number of its switch, -1: not known
+    switch_names: tuple[str, ...] = ()  # by number, or empty
     node_rdma: np.ndarray = field(default_factory=_none)  # [N], has an RDMA adapter with a link
     gpu_numa: np.ndarray = field(default_factory=_none)  # [G], place of its NUMA node among its node's Z, -1: not known
     numa_total: np.ndarray = field(default_factory=_none)  # [N, Z, 2], milli and MiB; 0 beyond those that it has
@@ -111,6 +113,8 @@ class Snapshot:
                 setattr(self, name, np.array(getattr(self, name), dtype=kind))
         if not self.node_rdma.size:
             self.node_rdma = np.zeros_like(self.node_open)
+        if not self.node_switch.size:
+            self.node_switch = np.full(len(self.node_open), -1, dtype=np.int64)
         if not self.gpu_numa.size:
             self.gpu_numa = np.full_like(self.gpu_node, -1)
         if not self.numa_total.size:

@@ -49,14 +49,30 @@ class CachedContent:
     bytes: np.ndarray
 
 
+SWITCH, NODE = "switch", "node"
+"""Levels of topology domains, "" for none."""
+
+
+@dataclass(frozen=True)
+class PlaceRule:
+    """Which level of domain the tasks of a job must share, and which they share where it costs no wait."""
+
+    same: str = ""
+    prefer: str = ""
+
+
 @dataclass(frozen=True)
 class Role:
-    """A kind of task in a job: `min` tasks start together, `grow` may add more up to `max`."""
+    """A kind of task in a job: `min` tasks start together, `grow` may add more up to `max`.
+
+    place: of the whole job, the same in each of its roles.
+    """
 
     name: str
     min: int
     max: int
     ask: TaskResources
+    place: PlaceRule | None = None
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ from scheduler.core.model.demand import GangDemand, build_demand
 from scheduler.core.model.lending import find_reach_at, find_reach_over_windows
 from scheduler.core.model.requests import OWN_POOL, RequestClass, acceptable_kinds_mask, list_kinds, list_windows
 from scheduler.core.model.snapshot import Snapshot
-from scheduler.core.model.types import Placement, Refusal, Role, WaitingJob
+from scheduler.core.model.types import SWITCH, Placement, Refusal, Role, WaitingJob
 from scheduler.core.placement.gang_placement import UNLIMITED_QUOTA, place_gang
 from scheduler.core.placement.scores import ScoreTable
-from scheduler.core.placement.shortfall import Shortfall, find_bottleneck
+from scheduler.core.placement.shortfall import Shortfall, describe_domains, find_bottleneck
 from scheduler.core.quota.limits import limit_refusals
 
 
@@ -36,10 +36,22 @@ def _check_in_own_pool(empty: Snapshot, table: ScoreTable, waiting: WaitingJob) 
     if refusals:
         return refusals
     result = place_gang(empty, table, waiting, demand, demand.kinds, UNLIMITED_QUOTA)
+    if isinstance(result, Shortfall) and result.level:
+        return [_domain_refusal(empty, waiting, result)]
     if isinstance(result, Shortfall):
         return [_impossible_refusal("tasks", sum(role.min for role in waiting.gang), result.placed)]
     empty.release(result, waiting)
     return []
+
+
+def _domain_refusal(empty: Snapshot, waiting: WaitingJob, shortfall: Shortfall) -> Refusal:
+    """Say that no domain could hold the gang, or that the pool's machines have no known switch at all."""
+    found = describe_domains(empty, waiting, shortfall)
+    ours = empty.nodes[np.isin(empty.nodes, empty.gpu_node[empty.gpu_pool == waiting.pool])]
+    ours = ours if waiting.gang[0].ask.gpus else empty.nodes[empty.node_pool == waiting.pool]
+    if shortfall.level == SWITCH and (empty.node_switch[ours] < 0).all():
+        return _impossible_refusal("switch_unknown", found["need"], found["best"])
+    return _impossible_refusal(shortfall.level, found["need"], found["best"])
 
 
 def _fits_on_lent_cards(empty: Snapshot, waiting: WaitingJob) -> bool:

@@ -1,5 +1,10 @@
 """Placement of a gang on nodes and cards: all tasks or none."""
 
+import functools
+from collections.abc import Callable
+
+import numpy as np
+
 from scheduler.core.model.demand import GangDemand, extra_milli
 from scheduler.core.model.requests import RequestClass
 from scheduler.core.model.snapshot import Snapshot
@@ -7,6 +12,7 @@ from scheduler.core.model.types import CardShare, Placement, Role, TaskPlacement
 from scheduler.core.placement.numa_choice import choose_numa
 from scheduler.core.placement.scores import ScoreTable
 from scheduler.core.placement.shortfall import Shortfall
+from scheduler.core.placement.topology_domains import join_domains, list_domains
 from scheduler.core.quota.whole_node_guarantees import CellConstraint
 
 UNLIMITED_QUOTA = 2**62
@@ -21,17 +27,67 @@ def place_gang(
     kinds: tuple[int, ...],
     spare_milli: int,
     cell_constraint: CellConstraint | None = None,
+    within: np.ndarray | None = None,
 ) -> Placement | Shortfall:
     """Place all tasks and take their resources, or leave the snapshot unchanged.
 
-    spare_milli: quota beyond the cheapest kinds. Greedy, largest tasks first; retried with a failed role first.
+    spare_milli: quota beyond the cheapest kinds. within: the only nodes that it may use, bool [N]. Greedy, largest
+    tasks first; retried with a failed role first. A job that must share a domain is tried in each that may have room.
     """
+    place = functools.partial(_place_within, snapshot, table, job, demand, kinds, spare_milli, cell_constraint)
+    rule = job.gang[0].place
+    if rule is None:
+        return place(within)
+    if not rule.same:
+        return _place_close(place, snapshot, demand, kinds, rule.prefer, within)
+    for nodes in list_domains(snapshot, demand, kinds, rule.same, within):
+        result = _place_close(place, snapshot, demand, kinds, rule.prefer, nodes)
+        if isinstance(result, Placement):
+            return result
+    apart = place(within)
+    if isinstance(apart, Shortfall):
+        return apart
+    snapshot.release(apart, job)
+    index = _largest_first(job.gang)[0][0]
+    return Shortfall(0, RequestClass(job.gang[index].ask, job.pool, kinds[index], demand.reach), rule.same)
+
+
+def _place_close(
+    place: Callable[[np.ndarray | None], Placement | Shortfall],
+    snapshot: Snapshot,
+    demand: GangDemand,
+    kinds: tuple[int, ...],
+    level: str,
+    within: np.ndarray | None,
+) -> Placement | Shortfall:
+    """Place the gang in one domain of the level if one has room, else in few. level: "" for anywhere."""
+    if not level:
+        return place(within)
+    for nodes in list_domains(snapshot, demand, kinds, level, within):
+        if isinstance(result := place(nodes), Placement):
+            return result
+    for nodes in join_domains(snapshot, demand, kinds, level, within):
+        if isinstance(result := place(nodes), Placement):
+            return result
+    return result
+
+
+def _place_within(
+    snapshot: Snapshot,
+    table: ScoreTable,
+    job: WaitingJob,
+    demand: GangDemand,
+    kinds: tuple[int, ...],
+    spare_milli: int,
+    cell_constraint: CellConstraint | None,
+    within: np.ndarray | None,
+) -> Placement | Shortfall:
     order = _largest_first(job.gang)
-    result = _place_in_order(order, snapshot, table, job, demand, kinds, spare_milli, cell_constraint)
+    result = _place_in_order(order, snapshot, table, job, demand, kinds, spare_milli, cell_constraint, within)
     if isinstance(result, Shortfall) and result.placed and len(job.gang) > 1:
         missing = order[result.placed][0]
         first = sorted(order, key=lambda task: task[0] != missing)
-        again = _place_in_order(first, snapshot, table, job, demand, kinds, spare_milli, cell_constraint)
+        again = _place_in_order(first, snapshot, table, job, demand, kinds, spare_milli, cell_constraint, within)
         return again if isinstance(again, Placement) else result
     return result
 
@@ -45,12 +101,13 @@ def _place_in_order(
     kinds: tuple[int, ...],
     spare_milli: int,
     cell_constraint: CellConstraint | None,
+    within: np.ndarray | None,
 ) -> Placement | Shortfall:
     taken: list[TaskPlacement] = []
     for index, rank in order:
         role = job.gang[index]
         now = kinds[index] & demand.affordable_kinds(spare_milli)[index]
-        request, node = _best_node(table, role.ask, job.pool, now, demand.reach, cell_constraint)
+        request, node = _best_node(table, role.ask, job.pool, now, demand.reach, cell_constraint, within)
         if node < 0:
             for task in reversed(taken):
                 snapshot.release_task(task)
@@ -68,10 +125,18 @@ def _place_in_order(
 
 
 def _best_node(
-    table: ScoreTable, ask: TaskResources, pool: int, kinds: int, reach: int, cell_constraint: CellConstraint | None
+    table: ScoreTable,
+    ask: TaskResources,
+    pool: int,
+    kinds: int,
+    reach: int,
+    cell_constraint: CellConstraint | None,
+    within: np.ndarray | None,
 ) -> tuple[RequestClass, int]:
     found = RequestClass(ask, pool, kinds, reach), -1
     for allowed in cell_constraint.node_choices(ask, kinds) if cell_constraint else (None,):
+        if within is not None:
+            allowed = within if allowed is None else allowed & within
         found = table.best_node(ask, pool, kinds, reach, allowed)
         if found[1] >= 0:
             break

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from scheduler.core.model.demand import build_demand
 from scheduler.core.model.requests import RequestClass, list_kinds
 from scheduler.core.model.snapshot import Snapshot
 from scheduler.core.model.types import Refusal, WaitingJob
@@ -15,19 +16,26 @@ from scheduler.core.placement.filters import (
     find_fitting_cards,
     model_unavailable,
 )
+from scheduler.core.placement.topology_domains import count_most_tasks
 
 
 @dataclass(frozen=True)
 class Shortfall:
-    """A gang did not fit: `placed` tasks did, `failed_request` was next."""
+    """A gang did not fit: `placed` tasks did, `failed_request` was next.
+
+    level: of the domain that all tasks must share, where only that is short of room.
+    """
 
     placed: int
     failed_request: RequestClass
+    level: str = ""
 
 
 def explain_shortfall(snapshot: Snapshot, job: WaitingJob, shortfall: Shortfall) -> list[Refusal]:
     """Return the refusals of a gang that did not fit: first of the whole job, then what one task is short of."""
     need = sum(role.min for role in job.gang)
+    if shortfall.level:
+        return [Refusal("apart_only", describe_domains(snapshot, job, shortfall))]
     whole_job = [Refusal("gang_incomplete", {"have": shortfall.placed, "need": need})] if need > 1 else []
     if shortfall.placed:
         return whole_job
@@ -39,6 +47,27 @@ def explain_shortfall(snapshot: Snapshot, job: WaitingJob, shortfall: Shortfall)
     if _is_fragmented(snapshot, request):
         refusals.append(Refusal("fragmented", {}))
     return [*refusals, _no_fit_refusal(snapshot, request, need)]
+
+
+def describe_domains(snapshot: Snapshot, job: WaitingJob, shortfall: Shortfall) -> dict:
+    """Return the level, how many tasks must be in one domain, how many the roomiest has room for, and its name.
+
+    best: 0 where it seems to have room for all, as its free cards are then not those that the tasks can use together.
+    """
+    demand = build_demand(snapshot, job.gang, job.pool, shortfall.failed_request.reach)
+    room, domain = count_most_tasks(snapshot, demand, shortfall.level)
+    need, number = sum(role.min for role in job.gang), int(room.argmax())
+    best = int(room[number]) if room[number] < need else 0
+    return {"level": shortfall.level, "need": need, "best": best, "domain": _name_domain(snapshot, domain == number)}
+
+
+def _name_domain(snapshot: Snapshot, nodes: np.ndarray) -> str:
+    """Return the name of the nodes' switch, or of the node that is a domain of its own."""
+    first = int(nodes.argmax())
+    number = int(snapshot.node_switch[first])
+    if nodes.sum() > 1 and number >= 0 and snapshot.switch_names:
+        return snapshot.switch_names[number]
+    return snapshot.node_name(first)
 
 
 def find_emptying_filter(snapshot: Snapshot, request: RequestClass) -> str:

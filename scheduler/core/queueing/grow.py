@@ -11,6 +11,7 @@ from scheduler.core.model.demand import GangDemand, build_demand
 from scheduler.core.model.snapshot import Snapshot
 from scheduler.core.model.types import Placement, Role, TaskPlacement, WaitingJob, sum_quota_usage
 from scheduler.core.placement.gang_placement import place_gang
+from scheduler.core.placement.topology_domains import find_shared_domain
 from scheduler.core.queueing.cycle_context import Cycle
 from scheduler.core.quota.limits import borrow_refusals, hold_refusals, is_within_guarantee, spare_milli
 from scheduler.core.quota.whole_node_guarantees import build_cell_constraint
@@ -51,7 +52,7 @@ def _add_tasks(cycle: Cycle, job: WaitingJob, start: Placement, role: Role) -> P
     for _ in range(role.max - role.min):
         if not _may_add_task(cycle.snapshot, job, start, demand):
             break
-        task = _place_task(cycle, job, demand)
+        task = _place_task(cycle, job, start, demand)
         if task is None:
             break
         task = replace(task, rank=len(start.tasks))
@@ -75,12 +76,13 @@ def _may_add_task(snapshot: Snapshot, job: WaitingJob, start: Placement, one: Ga
     return not borrow_refusals(snapshot, replace(job, preemptible=False), counted)
 
 
-def _place_task(cycle: Cycle, job: WaitingJob, one: GangDemand) -> TaskPlacement | None:
-    """Find a place for one task that delays nobody."""
+def _place_task(cycle: Cycle, job: WaitingJob, start: Placement, one: GangDemand) -> TaskPlacement | None:
+    """Find a place for one task that delays nobody, in the domain that the job's tasks must share."""
     view, spare = cycle.reservation_plan.view_until(cycle.stay_of(job)), spare_milli(cycle.snapshot, job, one)
     alone = replace(job, gang=one.gang)
     keep = build_cell_constraint(cycle.snapshot, replace(alone, preemptible=False), one)
-    found = place_gang(view.snapshot, view.score_table, alone, one, one.affordable_kinds(spare), spare, keep)
+    kinds, within = one.affordable_kinds(spare), find_shared_domain(cycle.snapshot, job, start.tasks)
+    found = place_gang(view.snapshot, view.score_table, alone, one, kinds, spare, keep, within)
     if not isinstance(found, Placement):
         return None
     view.snapshot.release(found, alone)

@@ -23,6 +23,7 @@ from jobs.jobfile.spec import (
     JobSpec,
     MainProgram,
     NotifyWish,
+    PlaceWish,
     RoleSpec,
     from_json,
     roles_of,
@@ -110,6 +111,7 @@ common = {
         st.lists(st.sampled_from(NOTIFY_WHEN), unique=True).map(tuple),
         st.lists(names, unique=True, max_size=3).map(tuple),
     ),
+    "place": st.sampled_from([None, PlaceWish("node"), PlaceWish("", "switch"), PlaceWish("switch", "node")]),
     "labels": st.dictionaries(labels, st.just("") | names, max_size=3),
     "hold": st.booleans(),
 }
@@ -146,7 +148,7 @@ def as_service(spec: JobSpec, serve: Serving) -> JobSpec:
     """A service that asks for what a job does, without what a service may not say."""
     usual = JobSpec(run="", name="")
     left_out = ("nodes", "nodes_max", "token", "time_s", "max_time_s", "retry_times", "retry_when", "hold", "outputs")
-    dropped = {name: getattr(usual, name) for name in (*left_out, "notify")}
+    dropped = {name: getattr(usual, name) for name in (*left_out, "notify", "place")}
     return replace(spec, kind="service", serve=serve, **dropped)
 
 

@@ -5,10 +5,9 @@ from django.utils import translation
 
 from common.errors import FieldError, Hint, InvalidInput
 from common.resources import parse_gpu
-from jobs.jobfile.description import JOB
 from jobs.jobfile.load import load_jobfile
 from jobs.jobfile.parse import MAX_ERRORS, Defaults, derive_name, parse_spec
-from jobs.jobfile.spec import DEFAULT_RETRY_WHEN, Checkpoint, JobSpec, from_json, to_json
+from jobs.jobfile.spec import DEFAULT_RETRY_WHEN, Checkpoint, JobSpec, PlaceWish, from_json, to_json
 from jobs.jobfile.value_hints import suggest_values
 from portal.wording.errors import ERROR_MESSAGES, FIELD_MESSAGES, describe_error, describe_field_error
 
@@ -42,11 +41,11 @@ def test_all_errors_come_at_once():
     found = codes_of({"gpus": 1, "place": "x", "gpu": "5/4", "memory": 16, "env": {"LD_PRELOAD": "x", "1A": "y"}})
     assert found == [
         ("/gpus", "unknown_key"),
-        ("/place", "not_supported_yet"),
         ("/gpu", "gpu_part_too_large"),
         ("/memory", "unit_missing"),
         ("/env/LD_PRELOAD", "reserved_name"),
         ("/env/1A", "bad_env_name"),
+        ("/place", "wrong_type"),
         ("/run", "required"),
     ]
 
@@ -74,9 +73,18 @@ def test_an_unknown_key_gets_did_you_mean():
     assert describe_field_error(error) == "“pirority” is not a key of the job file. Did you mean “priority”?"
 
 
-@pytest.mark.parametrize("key", [one.key for one in JOB.fields if not one.supported])
-def test_a_key_of_the_format_is_never_unknown(key):
-    assert codes_of({"run": "a", key: "x"}) == [(f"/{key}", "not_supported_yet")]
+@pytest.mark.parametrize(
+    "said, wrong",
+    [
+        ({}, ("/place", "place_empty")),
+        ({"same": "rack"}, ("/place/same", "unknown_value")),
+        ({"same": "switch", "prefer": "switch"}, ("/place/prefer", "place_needless")),
+        ({"same": "node", "prefer": "switch"}, ("/place/prefer", "place_needless")),
+    ],
+)
+def test_a_place_says_something_that_can_be_had(said, wrong):
+    assert codes_of({"run": "a", "nodes": 4, "place": said}) == [wrong]
+    assert parse_spec({"run": "a", "place": {"same": "switch", "prefer": "node"}}).place == PlaceWish("switch", "node")
 
 
 def test_a_key_with_nothing_behind_it_asks_for_nothing():
@@ -118,7 +126,7 @@ def test_a_bad_span_is_answered(nodes, code):
         ({"Worker": {}}, ("/roles/Worker", "bad_role_name")),
         ({"w": 1}, ("/roles/w", "wrong_type")),
         ({"w": {"count": "32..4"}}, ("/roles/w/count", "bad_span")),
-        ({"w": {"place": "x"}}, ("/roles/w/place", "not_supported_yet")),
+        ({"w": {"place": "x"}}, ("/roles/w/place", "unknown_key")),
         ({"w": {"gpus": 1}}, ("/roles/w/gpus", "unknown_key")),
         ({"w": {"run": ""}}, ("/roles/w/run", "required")),
     ],

@@ -61,6 +61,7 @@ NOT_REFUSED = {
             "main_role",
             "role_data_twice",
             "max_time_below_time",
+            "place_needless",
             "role_both",
             "role_secret_in_env",
             "role_secret_twice",
@@ -132,7 +133,7 @@ def test_the_good_files_use_every_key():
     files = [load_jobfile(path.read_bytes()) for path in GOOD]
     roles = [role for data in files for role in data.get("roles", {}).values()]
     for keys, used in ((JOB, files), (ROLE, roles)):
-        assert {one.key for one in keys.fields if one.supported} <= {key for data in used for key in data}
+        assert {one.key for one in keys.fields} <= {key for data in used for key in data}
 
 
 @pytest.mark.parametrize("path", GOOD, ids=lambda path: path.stem)
@@ -167,8 +168,8 @@ def test_every_spec_is_valid_as_it_is_stored_and_dumped(spec):
 def test_an_editor_is_offered_each_key_where_it_may_stand_and_no_other():
     places = list_completions({"gpu": "V100:1"})
     assert {one["hint"] for place in ("", "roles.*") for one in places[place] if one["key"] == "gpu"} == {"V100:1"}
-    assert [one["key"] for one in places[""]] == [field.key for field in JOB.fields if field.supported]
-    assert [one["key"] for one in places["roles.*"]] == [field.key for field in ROLE.fields if field.supported]
+    assert [one["key"] for one in places[""]] == [field.key for field in JOB.fields]
+    assert [one["key"] for one in places["roles.*"]] == [field.key for field in ROLE.fields]
     assert {"retry", "checkpoint", "idle", "notify", "main"} <= places.keys()
     words = {one["key"]: one["words"] for one in places[""]}
     assert words["hold"] == ["true", "false"] and "urgent" in words["priority"] and words["name"] == []

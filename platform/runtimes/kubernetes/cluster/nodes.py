@@ -19,8 +19,12 @@ Thing = Mapping[str, Any]
 MIB = 1 << 20
 
 
-def build_node_view(node: Thing, foreign: tuple[int, int] = (0, 0), tolerated: Sequence[str] = ()) -> NodeView:
-    """Build the view. foreign: (millicores, MiB) requested by foreign pods."""
+def build_node_view(
+    node: Thing, foreign: tuple[int, int] = (0, 0), tolerated: Sequence[str] = (), switch_labels: Sequence[str] = ()
+) -> NodeView:
+    """Build the view. foreign: (millicores, MiB) requested by foreign pods. switch_labels: the first that it has tells
+    its network switch.
+    """
     name, allocatable = node["metadata"]["name"], node["status"].get("allocatable", {})
     inventory = _read_inventory_annotation(node)
     gpus = _read_cards(inventory, name, allocatable)
@@ -34,10 +38,15 @@ def build_node_view(node: Thing, foreign: tuple[int, int] = (0, 0), tolerated: S
         gpus=gpus,
         links=_read_links(inventory.get("links"), len(gpus)),
         ready=is_ready(node) and not node["spec"].get("unschedulable") and not _repels(node, tolerated),
-        facts=_read_system_info(node),
+        facts=_read_system_info(node) | _read_switch(node, switch_labels),
         pcie=tuple(tuple(row) for row in inventory.get("pcie", ())),
         held=_list_images(node),
     )
+
+
+def _read_switch(node: Thing, labels: Sequence[str]) -> dict[str, str]:
+    said = node["metadata"].get("labels") or {}
+    return next(({"switch": said[label]} for label in labels if said.get(label)), {})
 
 
 def is_ready(node: Thing) -> bool:
