@@ -73,7 +73,7 @@ class Way:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="bin/bench serve", description=__doc__)
-    parser.add_argument("--starts", type=int, default=15)
+    parser.add_argument("--starts", type=int, default=15, help="at least 1")
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--seconds", type=int, default=5)
     asked = parser.parse_args()
@@ -215,7 +215,8 @@ def _answers(way: Way) -> bool:
 
 def report(starts: list[float], took: dict[str, list[float]], rates: dict[str, list[float]]) -> int:
     """Print the figures. Returns 1 where a goal is missed."""
-    p50, p95 = statistics.median(starts), statistics.quantiles(starts, n=20, method="inclusive")[18]
+    several = starts if len(starts) > 1 else [*starts, *starts]
+    p50, p95 = statistics.median(starts), statistics.quantiles(several, n=20, method="inclusive")[18]
     print(f"cold start, platform's share: p50 {p50:.0f} ms, p95 {p95:.0f} ms of {len(starts)}; goals", end=" ")
     print(f"{START_P50_MS} and {START_P95_MS}")
     middle = {name: statistics.median(values) for name, values in took.items()}

@@ -6,6 +6,7 @@ known by IP address only has no apps: cookies ignore ports, and paths share its 
 
 import re
 import secrets
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from django.conf import settings
@@ -46,11 +47,15 @@ def link_to_service(service: Service) -> str:
 
 def is_app_host(host: str) -> str | None:
     """Return the app label if `host` (a Host header) can be an app's."""
-    if not settings.TESSERA_APPS_URL:
-        return None
+    return _find_label(host, settings.TESSERA_APPS_URL) if settings.TESSERA_APPS_URL else None
+
+
+@lru_cache(maxsize=1024)
+def _find_label(host: str, apps_url: str) -> str | None:
+    """Each request asks, and most name one of few hosts."""
     name = host.lower().rpartition(":")[0] if re.search(r":\d+$", host) else host.lower()
     label, _, rest = name.partition(".")
-    domain = (urlsplit(settings.TESSERA_APPS_URL).hostname or "").removeprefix("*.")
+    domain = (urlsplit(apps_url).hostname or "").removeprefix("*.")
     return label if rest == domain and LABEL.fullmatch(label) else None
 
 

@@ -99,7 +99,7 @@ async def test_only_what_changes_nothing_is_sent_again_where_a_kept_connection_w
         with pytest.raises(NotStarted):
             await pass_on(pool, method)
         assert programs.dialled == 1
-    programs.close()
+    await programs.close(pool)
 
 
 async def test_a_kept_connection_is_closed_when_it_is_old(monkeypatch):
@@ -110,7 +110,7 @@ async def test_a_kept_connection_is_closed_when_it_is_old(monkeypatch):
     assert programs.dialled == 3 and len(programs.open) == 3
     await asyncio.sleep(0.4)
     assert not programs.open and not pool._kept
-    programs.close()
+    await programs.close(pool)
 
 
 class asking:
@@ -185,9 +185,9 @@ class Programs:
         self.open.discard(there)
         there.close()
 
-    def close(self):
-        for task in self.tasks:
-            task.cancel()
+    async def close(self, pool):
+        pool.close()
+        await asyncio.gather(*self.tasks)  # they end with their connections
 
 
 async def read(connection) -> bytes:

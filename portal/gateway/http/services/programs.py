@@ -10,7 +10,6 @@ import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from urllib.parse import urlsplit
 
 from django.conf import settings
 
@@ -149,4 +148,4 @@ def _read_secret(headers: Headers) -> str:
 
 
 def _scheme() -> str:
-    return urlsplit(settings.TESSERA_PUBLIC_URL).scheme
+    return settings.TESSERA_PUBLIC_URL.partition(":")[0]

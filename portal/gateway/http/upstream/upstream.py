@@ -1,5 +1,6 @@
 """What the gateway has of connections into tasks: kept ones for requests, a session for websockets."""
 
+import asyncio
 from collections.abc import Callable
 
 import aiohttp
@@ -23,5 +24,6 @@ class Upstream:
 
     async def aclose(self) -> None:
         self.pool.close()
+        await asyncio.sleep(0)  # sockets are closed by the loop
         if self._session is not None:
             await self._session.close()
