@@ -37,7 +37,7 @@ COMMANDS = {
     "release": ("jobs.actions", "Let held jobs start."),
     "change": (
         "jobs.actions",
-        "Change what a waiting job asks for: gpu, cpu, memory, nodes, pool, time, max_time, preemptible, priority.",
+        "Change what a waiting job asks for, such as gpu, memory, nodes, place, pool, time or priority.",
     ),
     "label": ("jobs.actions", "Set and remove labels of a job, which may have ended."),
     "resize": ("jobs.actions", "Give the slices of a running job another size."),

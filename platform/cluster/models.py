@@ -7,9 +7,8 @@ from zoneinfo import available_timezones
 from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
 from django.db import models
-from django.db.models import F, Q, Value
-from django.db.models.fields.json import KT
-from django.db.models.functions import Coalesce, Lower, Now, NullIf
+from django.db.models import Q
+from django.db.models.functions import Lower, Now
 from django.utils.translation import gettext_lazy as _
 
 from common.resources import is_instance
@@ -363,10 +362,6 @@ class Node(OfNoTeam, models.Model):
     @property
     def cpu_sellable_milli(self) -> int:
         return sellable_milli(self.cpu_milli, self.pool.cpu_overcommit_percent)
-
-
-SWITCH_OF_NODE = Coalesce(NullIf(F("switch"), Value("")), KT("facts__switch"), Value(""))
-"""`Node.known_switch` in SQL."""
 
 
 def sellable_mib(memory_mib: int, reserved_mib: int, margin_mib: int) -> int:

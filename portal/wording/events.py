@@ -60,7 +60,6 @@ MACHINES = {
         "The maintenance from %(from)s to %(until)s was cancelled or has ended"
     ),
     ("node", "gpu.added"): gettext_lazy("Card %(gpu)s was added to pool %(pool)s"),
-    ("node", "node.changed"): gettext_lazy("The machine's settings were changed"),
     ("node", "gpu.changed"): gettext_lazy("Card %(gpu)s was changed"),
     ("node", "gpu.gone"): gettext_lazy("Card %(gpu)s was removed"),
     ("node", "gpu.broken"): gettext_lazy("Card %(gpu)s is out of service: %(why)s"),

@@ -13,7 +13,7 @@ from django.db import connection
 from django.db.models import Count, F
 
 from accounts.models import Team
-from cluster.models import SWITCH_OF_NODE, Arrangement, NodeState, Pool, sellable_milli
+from cluster.models import Arrangement, NodeState, Pool, sellable_milli
 from common.resources import GpuAsk, gpu_milli, is_instance, parse_gpu, rank_of, slice_of
 from common.steady_clock import steady_time
 from jobs.models import Job, may_be_stopped
@@ -71,7 +71,7 @@ class Kind:
 
 
 class NodeRow(NamedTuple):
-    """A node; topology and numa as JSON."""
+    """A node; topology, numa and facts as JSON. said_switch: by an admin."""
 
     pk: int
     name: str
@@ -81,7 +81,13 @@ class NodeRow(NamedTuple):
     memory_mib: int
     topology: str
     numa: str
-    switch: str
+    said_switch: str
+    facts: str
+
+    @property
+    def switch(self) -> str:
+        """As `cluster.models.Node.known_switch`."""
+        return self.said_switch or json.loads(self.facts).get("switch", "")
 
 
 class GpuRow(NamedTuple):
@@ -224,7 +230,8 @@ def build_machines(nodes: list[NodeRow], gpus: list[GpuRow], pools: list[Pool]) 
     slices = {pool.pk: pool.slices_per_gpu for pool in pools}
     overcommit = {pool.pk: pool.cpu_overcommit_percent for pool in pools}
     cpu_total = np.array([sellable_milli(n.cpu_milli, overcommit[n.pool_id]) for n in nodes], dtype=np.int64)
-    switches = sorted({node.switch for node in nodes if node.switch})
+    hangs_on = [node.switch for node in nodes]
+    switches = sorted({*hangs_on} - {""})
     numa_ids, numa_total = build_numa([node.numa for node in nodes], cpu_total)
     arrays = {
         "gpu_node": np.array([node_at[gpu.node_id] for gpu in gpus], dtype=np.int64),
@@ -241,7 +248,7 @@ def build_machines(nodes: list[NodeRow], gpus: list[GpuRow], pools: list[Pool]) 
         "node_open": np.array([node.state == NodeState.READY for node in nodes], dtype=bool),
         "draining": tuple(at for at, node in enumerate(nodes) if node.state == NodeState.DRAINING),
         "node_names": tuple(node.name for node in nodes),
-        "node_switch": np.array([switches.index(node.switch) if node.switch else -1 for node in nodes], dtype=np.int64),
+        "node_switch": np.array([switches.index(name) if name else -1 for name in hangs_on], dtype=np.int64),
         "switch_names": tuple(switches),
         "node_rdma": np.array([bool(_list_hcas(node.topology)) for node in nodes], dtype=bool),
         "layouts": _build_layouts(nodes, gpus),
@@ -332,7 +339,7 @@ def load_active() -> dict[int, int]:
 
 def load_nodes() -> list[NodeRow]:
     columns = ("pk", "name", "pool_id", "state", "cpu_milli", "memory_mib", as_text("topology"), as_text("numa"))
-    return cached_rows("nodes", NodeRow, *columns, SWITCH_OF_NODE)
+    return cached_rows("nodes", NodeRow, *columns, "switch", as_text("facts"))
 
 
 def load_gpus() -> list[GpuRow]:

@@ -142,7 +142,15 @@ class RecordedCluster:
             size = machine.cpu_milli, machine.memory_mib
             nodes.append(
                 NodeRow(
-                    place, machine.name, self.pools[machine.pool], NodeState.READY, *size, "{}", "[]", machine.switch
+                    place,
+                    machine.name,
+                    self.pools[machine.pool],
+                    NodeState.READY,
+                    *size,
+                    "{}",
+                    "[]",
+                    machine.switch,
+                    "{}",
                 )
             )
             for card in machine.cards:

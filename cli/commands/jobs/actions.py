@@ -95,7 +95,7 @@ def change(
     job_id: Annotated[str, typer.Argument(metavar="JOB", autocompletion=complete_open_job_ids)],
     settings: Annotated[list[str], typer.Argument(metavar="KEY=VALUE...", help="As in a job file, such as gpu=1/2.")],
 ) -> None:
-    """Change what a waiting job asks for: gpu, cpu, memory, nodes, place, pool, time, max_time, preemptible, priority.
+    """Change what a waiting job asks for, such as gpu, memory, nodes, place, pool, time or priority.
 
     It keeps its id and its place in the queue. A lead of its team may set its priority, too.
     """
