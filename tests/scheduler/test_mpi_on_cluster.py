@@ -44,7 +44,8 @@ def test_mpirun_finds_its_workers_by_the_host_file_and_all_ranks_meet(world, sce
     scene.until(first, T.SUCCEEDED, T.FAILED, deadline_s=180)
     said = world.log(first.uuid.hex).decode()
     assert first.state == T.SUCCEEDED, said
-    assert said.splitlines() == ["3", "(0, 'worker', '0', True)", "(1, 'worker', '1', True)"]
+    lines = [line for line in said.splitlines() if "plm:rsh: Warning: setpgid" not in line]  # Open MPI's own race
+    assert lines == ["3", "(0, 'worker', '0', True)", "(1, 'worker', '1', True)"]
     for task in others:
         assert scene.until(task, T.STOPPED, T.SUCCEEDED, T.FAILED).state == T.STOPPED
     assert Job.objects.get(pk=job.pk).state == JobState.SUCCEEDED
