@@ -117,6 +117,19 @@ def test_what_no_switch_could_ever_hold_is_refused(switches, rule, field, larges
     assert (refusal.params["field"], refusal.params["asked"], refusal.params["largest"]) == (field, 4, largest)
 
 
+def test_all_roles_count_where_it_is_told_how_many_tasks_have_room():
+    snapshot = switched(world(EIGHT, wants("ada", "2", gang=3)), *"aaabbbcc", rules=[SAME])
+    (job,) = snapshot.waiting
+    (worker,) = job.gang
+    head = replace(worker, name="head", min=1, max=1)
+    snapshot.waiting = (replace(job, gang=(head, worker)),)
+    (refusal,) = check_feasibility(snapshot, snapshot.waiting[0])
+    assert (refusal.params["asked"], refusal.params["largest"]) == (4, 0)  # each role alone has room
+    snapshot.waiting = (replace(job, gang=(head, replace(worker, min=4, max=4))),)
+    (refusal,) = check_feasibility(snapshot, snapshot.waiting[0])
+    assert (refusal.params["asked"], refusal.params["largest"]) == (5, 4)
+
+
 def test_the_preferred_kind_of_card_comes_before_the_fullest_switch():
     text = "n1: A100x2\nn2: A100x2\nn3: H100x2\nn4: H100x2\nn5: H100x2"
     snapshot = switched(world(text, wants("ada", "H100,A100:2", gang=2)), *"aabbb", rules=[SAME])

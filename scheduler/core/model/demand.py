@@ -48,6 +48,16 @@ def build_demand(
     return GangDemand(gang, pool, kinds, _quota_amounts(gang, kinds, min), _quota_amounts(gang, kinds, max), reach)
 
 
+def task_size(role: Role) -> tuple[int, bool, int, int]:
+    """Return a sort key: larger is harder to place."""
+    return role.ask.gpus, role.ask.whole, role.ask.cpu_milli, role.ask.memory_mib
+
+
+def find_largest_role(gang: tuple[Role, ...]) -> int:
+    """Return the index of the role whose tasks are hardest to place, of those that start with the gang."""
+    return max(range(len(gang)), key=lambda index: (gang[index].min > 0, task_size(gang[index])))
+
+
 def extra_milli(ask: TaskResources, kinds: int, kind: int) -> int:
     """Return the extra milli of one task on this kind over the cheapest."""
     return ask.gpus * (ask.need_milli[kind] - _milli_per_card(ask, kinds, min))

@@ -47,8 +47,7 @@ def _check_in_own_pool(empty: Snapshot, table: ScoreTable, waiting: WaitingJob) 
 def _domain_refusal(empty: Snapshot, waiting: WaitingJob, shortfall: Shortfall) -> Refusal:
     """Say that no domain could hold the gang, or that the pool's machines have no known switch at all."""
     found = describe_domains(empty, waiting, shortfall)
-    ours = empty.nodes[np.isin(empty.nodes, empty.gpu_node[empty.gpu_pool == waiting.pool])]
-    ours = ours if waiting.gang[0].ask.gpus else empty.nodes[empty.node_pool == waiting.pool]
+    ours = (empty.node_pool == waiting.pool) | np.isin(empty.nodes, empty.gpu_node[empty.gpu_pool == waiting.pool])
     if shortfall.level == SWITCH and (empty.node_switch[ours] < 0).all():
         return _impossible_refusal("switch_unknown", found["need"], found["best"])
     return _impossible_refusal(shortfall.level, found["need"], found["best"])

@@ -1,18 +1,17 @@
 """Placement of a gang on nodes and cards: all tasks or none."""
 
-import functools
-from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
-from scheduler.core.model.demand import GangDemand, extra_milli
+from scheduler.core.model.demand import GangDemand, extra_milli, find_largest_role, task_size
 from scheduler.core.model.requests import RequestClass
 from scheduler.core.model.snapshot import Snapshot
 from scheduler.core.model.types import CardShare, Placement, Role, TaskPlacement, TaskResources, WaitingJob
 from scheduler.core.placement.numa_choice import choose_numa
 from scheduler.core.placement.scores import ScoreTable
 from scheduler.core.placement.shortfall import Shortfall
-from scheduler.core.placement.topology_domains import join_domains, list_domains
+from scheduler.core.placement.topology_domains import list_domains
 from scheduler.core.quota.whole_node_guarantees import CellConstraint
 
 UNLIMITED_QUOTA = 2**62
@@ -34,94 +33,75 @@ def place_gang(
     spare_milli: quota beyond the cheapest kinds. within: the only nodes that it may use, bool [N]. Greedy, largest
     tasks first; retried with a failed role first. A job that must share a domain is tried in each that may have room.
     """
-    place = functools.partial(_place_within, snapshot, table, job, demand, kinds, spare_milli, cell_constraint)
+    gang = _Gang(snapshot, table, job, demand, kinds, spare_milli, cell_constraint)
     rule = job.gang[0].place
     if rule is None:
-        return place(within)
+        return gang.place(within)
     if not rule.same:
-        return _place_close(place, snapshot, demand, kinds, rule.prefer, within)
+        return gang.place_close(rule.prefer, within)
     for nodes in list_domains(snapshot, demand, kinds, rule.same, within):
-        result = _place_close(place, snapshot, demand, kinds, rule.prefer, nodes)
-        if isinstance(result, Placement):
+        if isinstance(result := gang.place_close(rule.prefer, nodes), Placement):
             return result
-    apart = place(within)
+    apart = gang.place(within)
     if isinstance(apart, Shortfall):
         return apart
     snapshot.release(apart, job)
-    index = _largest_first(job.gang)[0][0]
+    index = find_largest_role(job.gang)
     return Shortfall(0, RequestClass(job.gang[index].ask, job.pool, kinds[index], demand.reach), rule.same)
 
 
-def _place_close(
-    place: Callable[[np.ndarray | None], Placement | Shortfall],
-    snapshot: Snapshot,
-    demand: GangDemand,
-    kinds: tuple[int, ...],
-    level: str,
-    within: np.ndarray | None,
-) -> Placement | Shortfall:
-    """Place the gang in one domain of the level if one has room, else in few. level: "" for anywhere."""
-    if not level:
-        return place(within)
-    for nodes in list_domains(snapshot, demand, kinds, level, within):
-        if isinstance(result := place(nodes), Placement):
-            return result
-    for nodes in join_domains(snapshot, demand, kinds, level, within):
-        if isinstance(result := place(nodes), Placement):
-            return result
-    return result
+class _Gang(NamedTuple):
+    """What is placed, and what of; see `place_gang`."""
 
+    snapshot: Snapshot
+    table: ScoreTable
+    job: WaitingJob
+    demand: GangDemand
+    kinds: tuple[int, ...]
+    spare_milli: int
+    cell_constraint: CellConstraint | None
 
-def _place_within(
-    snapshot: Snapshot,
-    table: ScoreTable,
-    job: WaitingJob,
-    demand: GangDemand,
-    kinds: tuple[int, ...],
-    spare_milli: int,
-    cell_constraint: CellConstraint | None,
-    within: np.ndarray | None,
-) -> Placement | Shortfall:
-    order = _largest_first(job.gang)
-    result = _place_in_order(order, snapshot, table, job, demand, kinds, spare_milli, cell_constraint, within)
-    if isinstance(result, Shortfall) and result.placed and len(job.gang) > 1:
-        missing = order[result.placed][0]
-        first = sorted(order, key=lambda task: task[0] != missing)
-        again = _place_in_order(first, snapshot, table, job, demand, kinds, spare_milli, cell_constraint, within)
-        return again if isinstance(again, Placement) else result
-    return result
+    def place_close(self, level: str, within: np.ndarray | None) -> Placement | Shortfall:
+        """Place it in one domain of the level if one has room, else in few. level: "" for anywhere."""
+        if not level:
+            return self.place(within)
+        for nodes in list_domains(self.snapshot, self.demand, self.kinds, level, within, join=True):
+            if isinstance(result := self.place(nodes), Placement):
+                return result
+        return result
 
+    def place(self, within: np.ndarray | None) -> Placement | Shortfall:
+        """Place it on these nodes, None for all."""
+        order = _largest_first(self.job.gang)
+        result = self._place_in_order(order, within)
+        if isinstance(result, Shortfall) and result.placed and len(self.job.gang) > 1:
+            missing = order[result.placed][0]
+            again = self._place_in_order(sorted(order, key=lambda task: task[0] != missing), within)
+            return again if isinstance(again, Placement) else result
+        return result
 
-def _place_in_order(
-    order: list[tuple[int, int]],
-    snapshot: Snapshot,
-    table: ScoreTable,
-    job: WaitingJob,
-    demand: GangDemand,
-    kinds: tuple[int, ...],
-    spare_milli: int,
-    cell_constraint: CellConstraint | None,
-    within: np.ndarray | None,
-) -> Placement | Shortfall:
-    taken: list[TaskPlacement] = []
-    for index, rank in order:
-        role = job.gang[index]
-        now = kinds[index] & demand.affordable_kinds(spare_milli)[index]
-        request, node = _best_node(table, role.ask, job.pool, now, demand.reach, cell_constraint, within)
-        if node < 0:
-            for task in reversed(taken):
-                snapshot.release_task(task)
-            return Shortfall(len(taken), request)
-        chosen = table.choose_cards(request, node) if role.ask.gpus else []
-        task = _build_task(snapshot, request, role, rank, node, chosen)
-        snapshot.allocate_task(task)
-        taken.append(task)
-        cell_constraint = cell_constraint.with_task(task) if cell_constraint and task.cards else cell_constraint
-        if task.cards:
-            spare_milli -= extra_milli(role.ask, demand.kinds[index], int(snapshot.gpu_kind[task.cards[0].gpu]))
-    tasks = tuple(sorted(taken, key=lambda task: task.rank))
-    snapshot.charge_quota(tasks, job)
-    return Placement(job.job, tasks, job.choice)
+    def _place_in_order(self, order: list[tuple[int, int]], within: np.ndarray | None) -> Placement | Shortfall:
+        snapshot, table, job, demand, kinds, spare_milli, cell_constraint = self
+        taken: list[TaskPlacement] = []
+        for index, rank in order:
+            role = job.gang[index]
+            now = kinds[index] & demand.affordable_kinds(spare_milli)[index]
+            request, node = _best_node(table, role.ask, job.pool, now, demand.reach, cell_constraint, within)
+            if node < 0:
+                for task in reversed(taken):
+                    snapshot.release_task(task)
+                return Shortfall(len(taken), request)
+            chosen = table.choose_cards(request, node) if role.ask.gpus else []
+            task = _build_task(snapshot, request, role, rank, node, chosen)
+            snapshot.allocate_task(task)
+            taken.append(task)
+            cell_constraint = cell_constraint.with_task(task) if cell_constraint and task.cards else cell_constraint
+            if task.cards:
+                kind = int(snapshot.gpu_kind[task.cards[0].gpu])
+                spare_milli -= extra_milli(role.ask, demand.kinds[index], kind)
+        tasks = tuple(sorted(taken, key=lambda task: task.rank))
+        snapshot.charge_quota(tasks, job)
+        return Placement(job.job, tasks, job.choice)
 
 
 def _best_node(
@@ -150,11 +130,6 @@ def _largest_first(gang: tuple[Role, ...]) -> list[tuple[int, int]]:
     if len(gang) == 1:
         return tasks
     return sorted(tasks, key=lambda task: (task_size(gang[task[0]]), -task[1]), reverse=True)
-
-
-def task_size(role: Role) -> tuple[int, bool, int, int]:
-    """Return a sort key: larger is harder to place."""
-    return role.ask.gpus, role.ask.whole, role.ask.cpu_milli, role.ask.memory_mib
 
 
 def _build_task(

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from scheduler.core.model.demand import GangDemand
+from scheduler.core.model.demand import GangDemand, find_largest_role
 from scheduler.core.model.requests import RequestClass
 from scheduler.core.model.snapshot import Snapshot
 from scheduler.core.model.types import NODE, Role, TaskPlacement, WaitingJob
@@ -29,45 +29,41 @@ def find_shared_domain(snapshot: Snapshot, job: WaitingJob, tasks: Sequence[Task
 
 
 def list_domains(
-    snapshot: Snapshot, demand: GangDemand, kinds: tuple[int, ...], level: str, within: np.ndarray | None
-) -> list[np.ndarray]:
-    """Return the domains that may have room for the whole gang, as nodes: bool [N] each; the fullest of them first.
+    snapshot: Snapshot,
+    demand: GangDemand,
+    kinds: tuple[int, ...],
+    level: str,
+    within: np.ndarray | None,
+    join: bool = False,
+) -> Iterator[np.ndarray]:
+    """Yield the domains that may have room for the whole gang, as nodes: bool [N] each; the fullest of them first.
 
     Those that have room on a kind of card that the job prefers come before. None with enough room is missing.
+    join: then several domains together, the emptiest first, from as few on as may do; all nodes at last.
     """
     domain, room = _count_room(snapshot, demand, kinds, level, within)
-    enough = np.ones(room[0].shape[0], dtype=bool)
-    for role, tasks in zip(demand.gang, room, strict=True):
-        enough &= tasks.sum(axis=1) >= role.min
-    largest = max(range(len(room)), key=lambda index: _size(demand.gang[index]))
+    tasks = np.array([each.sum(axis=1) for each in room])
+    need = np.array([role.min for role in demand.gang])[:, None]
+    largest = find_largest_role(demand.gang)
     rank = _rank_by_kind(demand.gang[largest], room[largest])
-    order = np.lexsort((room[largest].sum(axis=1), rank))
-    return [domain == number for number in order.tolist() if enough[number]]
-
-
-def join_domains(
-    snapshot: Snapshot, demand: GangDemand, kinds: tuple[int, ...], level: str, within: np.ndarray | None
-) -> Iterator[np.ndarray]:
-    """Yield nodes, bool [N], of more and more domains, the emptiest first, from as few on as may do; all at last."""
-    domain, room = _count_room(snapshot, demand, kinds, level, within)
-    need = [role.min for role in demand.gang]
-    order = sorted(range(room[0].shape[0]), key=lambda number: [-int(tasks[number].sum()) for tasks in room])
-    nodes, have = np.zeros(len(domain), dtype=bool), [0] * len(room)
-    for number in order:
-        if not any(tasks[number].any() for tasks in room):
-            break
-        nodes = nodes | (domain == number)
-        have = [sum_ + int(tasks[number].sum()) for sum_, tasks in zip(have, room, strict=True)]
-        if all(there >= least for there, least in zip(have, need, strict=True)):
-            yield nodes
+    enough = np.logical_and.reduce(tasks >= need)
+    for number in np.lexsort((tasks[largest], rank)).tolist():
+        if enough[number]:
+            yield domain == number
+    if not join:
+        return
+    emptiest = np.argsort(-tasks[largest], kind="stable")
+    together = np.logical_and.reduce(tasks[:, emptiest].cumsum(axis=1) >= need) & tasks[:, emptiest].any(axis=0)
+    for last in np.flatnonzero(together).tolist():
+        yield np.isin(domain, emptiest[: last + 1])
     yield np.ones(len(domain), dtype=bool) if within is None else within
 
 
 def count_most_tasks(snapshot: Snapshot, demand: GangDemand, level: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return how many tasks of the largest role may fit each domain at most, and the domain of each node."""
+    """Return how many of the gang's tasks may fit each domain at most, and the domain of each node."""
     domain, room = _count_room(snapshot, demand, demand.kinds, level, None)
-    largest = max(range(len(room)), key=lambda index: _size(demand.gang[index]))
-    return room[largest].sum(axis=1), domain
+    tasks = [np.minimum(each.sum(axis=1), role.min) for each, role in zip(room, demand.gang, strict=True)]
+    return np.sum(tasks, axis=0), domain
 
 
 def _count_room(
@@ -124,7 +120,3 @@ def _rank_by_kind(role: Role, tasks: np.ndarray) -> np.ndarray:
         if preference >= 0:
             rank = np.where(tasks[:, kind] >= role.min, np.minimum(rank, preference), rank)
     return rank
-
-
-def _size(role: Role) -> tuple[bool, int, bool, int, int]:
-    return role.min > 0, role.ask.gpus, role.ask.whole, role.ask.cpu_milli, role.ask.memory_mib

@@ -13,9 +13,10 @@ from math import inf, isfinite
 
 import numpy as np
 
+from scheduler.core.model.demand import find_largest_role
 from scheduler.core.model.requests import RequestClass
 from scheduler.core.model.types import Placement, Refusal, WaitingJob
-from scheduler.core.placement.gang_placement import place_gang, task_size
+from scheduler.core.placement.gang_placement import place_gang
 from scheduler.core.placement.shortfall import Shortfall, explain_shortfall
 from scheduler.core.queueing.cycle_context import Cycle, JobClass
 from scheduler.core.queueing.job_rows import JobColumns
@@ -255,8 +256,8 @@ def _fits_nowhere(cycle: Cycle, job: WaitingJob, shape: JobClass) -> bool:
 
 def _find_room(cycle: Cycle, job: WaitingJob, shape: JobClass) -> tuple[RequestClass, bool]:
     """Return (request of the largest task, whether it fits somewhere)."""
-    asked = zip(job.gang, shape.demand.kinds, strict=True)
-    role, kinds = max(asked, key=lambda each: (each[0].min > 0, task_size(each[0])))
+    index = find_largest_role(job.gang)
+    role, kinds = job.gang[index], shape.demand.kinds[index]
     request, node = cycle.present_view.score_table.best_node(role.ask, job.pool, kinds, shape.demand.reach)
     return request, node >= 0 or not role.min
 
