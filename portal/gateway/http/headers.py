@@ -39,21 +39,14 @@ Header = tuple[bytes, bytes]
 
 def to_program(headers: Headers, scheme: str, authorization: str) -> list[Header]:
     """Return the headers for the app; `authorization` replaces the client's if set."""
-    kept: list[Header] = []
-    cookies: list[Header] = []
-    named: set[bytes] = set()
-    for name, value in headers:
-        name = name.lower()
-        if name == b"connection":
-            named |= _list_words(value)
-        elif name == b"cookie":
-            cookies.append((name, value))
-        elif name in NOT_TO_PROGRAM or b"_" in name or name.startswith(CLIENT_PREFIXES):
-            continue
-        elif name != b"authorization" or _passes(value.decode("latin-1"), authorization):
-            kept.append((name, value))
-    if named:
-        kept = [(name, value) for name, value in kept if name not in named]
+    passing, cookies = _split(headers, NOT_TO_PROGRAM, b"cookie")
+    kept = [
+        (name, value)
+        for name, value in passing
+        if b"_" not in name
+        and not name.startswith(CLIENT_PREFIXES)
+        and (name != b"authorization" or _passes(value.decode("latin-1"), authorization))
+    ]
     if cookies and (theirs := "; ".join(f"{name}={value}" for name, value in cookies_of(cookies) if _is_theirs(name))):
         kept.append((b"cookie", theirs.encode("latin-1")))
     if authorization:
@@ -64,20 +57,27 @@ def to_program(headers: Headers, scheme: str, authorization: str) -> list[Header
 
 def to_browser(headers: Headers) -> list[Header]:
     """Return an app's headers for a browser."""
-    kept: list[Header] = []
-    cookies: list[Header] = []
+    kept, cookies = _split(headers, NOT_TO_BROWSER, b"set-cookie")
+    return kept + [cookie for cookie in cookies if _may_set(cookie[1].decode("latin-1"))] + ADDED
+
+
+def _split(headers: Headers, dropped: set[bytes], apart: bytes) -> tuple[list[Header], list[Header]]:
+    """Return the headers that pass, and those called `apart`, names in lower case.
+
+    dropped: names that do not pass, beside those that Connection names (RFC 9110, 7.6.1).
+    """
+    passing: list[Header] = []
+    those: list[Header] = []
     named: set[bytes] = set()
     for name, value in headers:
         name = name.lower()
-        if name == b"connection":
-            named |= _list_words(value)
-        elif name == b"set-cookie":
-            cookies += [(name, value)] if _may_set(value.decode("latin-1")) else []
-        elif name not in NOT_TO_BROWSER:
-            kept.append((name, value))
-    if named:
-        kept = [(name, value) for name, value in kept if name not in named]
-    return kept + cookies + ADDED
+        if name == apart:
+            those.append((name, value))
+        elif name == b"connection":
+            named |= {word.strip().lower() for word in value.split(b",")}
+        elif name not in dropped:
+            passing.append((name, value))
+    return [header for header in passing if header[0] not in named] if named else passing, those
 
 
 def _is_theirs(cookie: str) -> bool:
@@ -94,8 +94,3 @@ def _may_set(cookie: str) -> bool:
 def _passes(value: str, authorization: str) -> bool:
     ours = value.lower().startswith(OURS) or read_authorization(value)
     return not authorization and not ours
-
-
-def _list_words(value: bytes) -> set[bytes]:
-    """Return the hop-by-hop headers that Connection names (RFC 9110, 7.6.1)."""
-    return {word.strip().lower() for word in value.split(b",")}
