@@ -99,11 +99,11 @@ def set_switch(
     node: Machine,
     switch: Annotated[str, typer.Argument(metavar="SWITCH", help='Its name; "" to go by what the cluster says.')],
 ) -> None:
-    """Say on which network switch a machine hangs, for jobs with `place`."""
+    """Say to which network switch a machine is connected, for jobs with `place`."""
     session: Session = ctx.obj
     found = session.client().post(f"/nodes/{quote(node, safe='')}:switch", {"switch": switch})
-    hangs = f"hangs on switch {found['switch']}" if found["switch"] else "hangs on no known switch"
-    session.show(found, [found["name"]], [f"{found['name']} {hangs}"])
+    where = f"switch {found['switch']}" if found["switch"] else "no known switch"
+    session.show(found, [found["name"]], [f"{found['name']} is connected to {where}"])
 
 
 def _change_service(session: Session, node: str, verb: str, body: dict[str, str]) -> None:

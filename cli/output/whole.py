@@ -89,7 +89,7 @@ def describe_notebook(one: dict[str, Any], page: str) -> list[str]:
 def describe_node(node: dict[str, Any]) -> list[str]:
     checks = node["checks"]
     lines = [f"{node['name']} is {node['state'].replace('_', ' ')}, in pool {node['pool']}."]
-    lines += [f"It hangs on switch {node['switch']}."] if node["switch"] else []
+    lines += [f"It is connected to switch {node['switch']}."] if node["switch"] else []
     lines += [f"GPU {gpu['index']}  {gpu['model']}  {gpu['fault'] or 'sound'}" for gpu in node["gpus"]]
     lines += [_describe_check(check, node["gpus"]) for check in checks if check["state"] in ("fail", "warn")]
     passed = sum(check["state"] == "ok" for check in checks)

@@ -316,6 +316,10 @@ class NodeQuerySet(models.QuerySet["Node"]):
         return self.filter(removed_at__isnull=True)
 
 
+LONGEST_SWITCH = 63
+"""As the value of a label in Kubernetes."""
+
+
 class Node(OfNoTeam, models.Model):
     """One machine. Its home pool owns its CPU."""
 
@@ -331,9 +335,9 @@ class Node(OfNoTeam, models.Model):
     memory_mib = models.PositiveIntegerField(_("memory in MiB"))
     switch = models.CharField(
         _("switch"),
-        max_length=63,
+        max_length=LONGEST_SWITCH,
         blank=True,
-        help_text=_("The network switch it hangs on, if the cluster does not say."),
+        help_text=_("The network switch that it is connected to; empty to go by what the cluster says."),
     )
     numa = models.JSONField(default=list, help_text="[{id, cpus, memory_mib}]")
     topology = models.JSONField(default=dict, help_text='{"links": matrix as of nvidia-smi topo -m}')
@@ -356,7 +360,7 @@ class Node(OfNoTeam, models.Model):
 
     @property
     def known_switch(self) -> str:
-        """The switch that it hangs on: what an admin said, else what the cluster says; "" if nobody does."""
+        """The switch that it is connected to: what an admin said, else what the cluster says; "" if nobody does."""
         return self.switch or self.facts.get("switch", "")
 
     @property

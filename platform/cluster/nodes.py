@@ -4,13 +4,11 @@ from collections.abc import Collection
 
 from django.db import transaction
 
-from cluster.models import OUT_OF_SERVICE, Gpu, Node, NodeState
+from cluster.models import LONGEST_SWITCH, OUT_OF_SERVICE, Gpu, Node, NodeState
 from common.errors import FieldError, InvalidInput, NotFound
 from common.locks import lock_rows
 from events.record_and_publish import Actor, hint, publish_pool, record
 from events.transitions import Move, advance
-
-LONGEST_SWITCH = Node._meta.get_field("switch").max_length or 0
 
 
 def find_node(name: str) -> Node:
@@ -46,7 +44,7 @@ def uncordon_node(*, actor: Actor, node: Node) -> None:
 
 @transaction.atomic
 def set_switch(*, actor: Actor, node: Node, switch: str) -> None:
-    """Say on which network switch the machine hangs, "" to go by what the cluster says. Raises InvalidInput."""
+    """Say to which network switch the machine is connected, "" to go by what the cluster says. Raises InvalidInput."""
     name = switch.strip()
     if len(name) > LONGEST_SWITCH or not name.isprintable():
         raise InvalidInput([FieldError("/switch", "bad_switch", {"max": LONGEST_SWITCH})])

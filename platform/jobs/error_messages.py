@@ -103,6 +103,10 @@ FIELD_MESSAGES = {
         "No single node in pool %(pool)s could hold all %(asked)s tasks: the largest has room for %(largest)s. Write "
         "prefer: node instead of same: node, or ask for fewer tasks."
     ),
+    "impossible_node.none": _(
+        "No single node in pool %(pool)s could hold all %(asked)s tasks together. Write prefer: node instead of same: "
+        "node, or ask for fewer tasks."
+    ),
     "impossible_rdma": _(
         "No node in pool %(pool)s has an RDMA adapter with a link. Choose another pool, or leave rdma out."
     ),
@@ -110,8 +114,12 @@ FIELD_MESSAGES = {
         "No switch in pool %(pool)s could hold all %(asked)s tasks: the largest has room for %(largest)s. Write "
         "prefer: switch instead of same: switch, or ask for fewer tasks."
     ),
+    "impossible_switch.none": _(
+        "No switch in pool %(pool)s could hold all %(asked)s tasks together. Write prefer: switch instead of same: "
+        "switch, or ask for fewer tasks."
+    ),
     "impossible_switch_unknown": _(
-        "Of no node in pool %(pool)s it is known on which switch it hangs. Write prefer: switch instead of "
+        "Nobody has said to which switch any node of pool %(pool)s is connected. Write prefer: switch instead of "
         "same: switch, or ask an administrator to set the switches of the nodes."
     ),
     "impossible_tasks": _(

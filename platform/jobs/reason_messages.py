@@ -92,14 +92,14 @@ WAIT_REASONS: dict[str, str | Promise] = {
     "no_fit_now.rdma": _("no node that takes work now has an RDMA adapter with a link"),
     "gang_incomplete": _("only %(have)s of %(need)s tasks fit now; all of them must start together"),
     "gang_incomplete.none": _("not all %(need)s tasks fit now; all of them must start together"),
-    "apart_only.switch": _(
+    "fits_only_apart.switch": _(
         "its %(need)s tasks must share one switch, and the one with most room, %(domain)s, has room for %(best)s now"
     ),
-    "apart_only.switch.none": _("its %(need)s tasks must share one switch, and none has room for all of them now"),
-    "apart_only.node": _(
+    "fits_only_apart.switch.none": _("its %(need)s tasks must share one switch, and none has room for all of them now"),
+    "fits_only_apart.node": _(
         "its %(need)s tasks must share one node, and the one with most room, %(domain)s, has room for %(best)s now"
     ),
-    "apart_only.node.none": _("its %(need)s tasks must share one node, and none has room for all of them now"),
+    "fits_only_apart.node.none": _("its %(need)s tasks must share one node, and none has room for all of them now"),
     "fragmented": _("enough is free in total, but in pieces that are too small"),
     "team_limit": _("the team is at its limit of %(resource)s: %(used)s of %(limit)s used, %(ask)s needed"),
     "user_limit": _("you are at your limit of %(resource)s: %(used)s of %(limit)s used, %(ask)s needed"),
@@ -146,7 +146,7 @@ def _variant(code: str, params: dict) -> str:
     if code in {"reserved_for_larger", "emptying"}:
         when = ".by" if "by" in params else "" if "at" in params else ".unknown"
         return code + (".drained" if "drained" in params else "") + when
-    if code == "apart_only":
+    if code == "fits_only_apart":
         return f"{code}.{params.get('level', 'switch')}" + ("" if params.get("best") else ".none")
     if code == "gang_incomplete" and params.get("have") == 0:
         return f"{code}.none"

@@ -59,7 +59,7 @@ SHORT_WORDS = {
     "borrow_denied": gettext_lazy("free resources are promised to other teams"),
     "no_fit_now": gettext_lazy("not enough is free in one place"),
     "gang_incomplete": gettext_lazy("not all tasks fit together yet"),
-    "apart_only": gettext_lazy("not all tasks fit together in one place yet"),
+    "fits_only_apart": gettext_lazy("not all tasks fit together in one place yet"),
     "fragmented": gettext_lazy("enough is free in total, but in pieces that are too small"),
     "team_limit": gettext_lazy("the team is at its limit"),
     "user_limit": gettext_lazy("the owner is at a limit"),

@@ -230,8 +230,8 @@ def build_machines(nodes: list[NodeRow], gpus: list[GpuRow], pools: list[Pool]) 
     slices = {pool.pk: pool.slices_per_gpu for pool in pools}
     overcommit = {pool.pk: pool.cpu_overcommit_percent for pool in pools}
     cpu_total = np.array([sellable_milli(n.cpu_milli, overcommit[n.pool_id]) for n in nodes], dtype=np.int64)
-    hangs_on = [node.switch for node in nodes]
-    switches = sorted({*hangs_on} - {""})
+    switch_of = [node.switch for node in nodes]
+    switches = sorted({*switch_of} - {""})
     numa_ids, numa_total = build_numa([node.numa for node in nodes], cpu_total)
     arrays = {
         "gpu_node": np.array([node_at[gpu.node_id] for gpu in gpus], dtype=np.int64),
@@ -248,7 +248,7 @@ def build_machines(nodes: list[NodeRow], gpus: list[GpuRow], pools: list[Pool]) 
         "node_open": np.array([node.state == NodeState.READY for node in nodes], dtype=bool),
         "draining": tuple(at for at, node in enumerate(nodes) if node.state == NodeState.DRAINING),
         "node_names": tuple(node.name for node in nodes),
-        "node_switch": np.array([switches.index(name) if name else -1 for name in hangs_on], dtype=np.int64),
+        "node_switch": np.array([switches.index(name) if name else -1 for name in switch_of], dtype=np.int64),
         "switch_names": tuple(switches),
         "node_rdma": np.array([bool(_list_hcas(node.topology)) for node in nodes], dtype=bool),
         "layouts": _build_layouts(nodes, gpus),

@@ -180,7 +180,7 @@ REASONS = {
     "borrow_denied": "not preemptible, may not borrow",
     "no_fit_now": "no room now",
     "gang_incomplete": "gang does not fit whole",
-    "apart_only": "room only on several switches or machines",
+    "fits_only_apart": "room only on several switches or machines",
     "fragmented": "free in pieces too small",
     "team_limit": "limit of the team",
     "user_limit": "limit of the person",

@@ -57,10 +57,10 @@ def test_a_machine_is_drained_and_taken_back(root, cast):
     assert "does not exist" in root("nodes", "drain", "n9").stderr
 
 
-def test_a_machine_is_said_to_hang_on_a_switch(root, cast):
-    assert root("nodes", "switch", "n1", "leaf-3").stdout == "n1 hangs on switch leaf-3\n"
+def test_it_is_said_to_which_switch_a_machine_is_connected(root, cast):
+    assert root("nodes", "switch", "n1", "leaf-3").stdout == "n1 is connected to switch leaf-3\n"
     assert "switch leaf-3" in root("nodes", "show", "n1").stdout
-    assert root("nodes", "switch", "n1", "").stdout == "n1 hangs on no known switch\n"
+    assert root("nodes", "switch", "n1", "").stdout == "n1 is connected to no known switch\n"
     assert "63" in root("nodes", "switch", "n1", "x" * 64).stderr
 
 

@@ -288,6 +288,10 @@ def test_change_sends_values_as_a_job_file_has_them(server, tessera):
     assert result.exit_code == 0 and "job-1 is changed" in result.stdout
     (request,) = server.of("PATCH /jobs/job-1")
     assert json.loads(request[3]) == {"gpu": "1/2", "nodes": 2, "preemptible": True, "time": "90m"}
+    assert tessera("change", "1", "place={same: switch, prefer: node}").exit_code == 0
+    assert tessera("change", "1", "place=prefer: switch").exit_code == 0
+    places = [json.loads(request[3])["place"] for request in server.of("PATCH /jobs/job-1")[1:]]
+    assert places == [{"same": "switch", "prefer": "node"}, {"prefer": "switch"}]
     assert tessera("change", "1", "gpu").exit_code == 2
 
 

@@ -56,7 +56,7 @@ def test_a_gang_that_must_share_a_switch_waits_where_only_two_together_have_room
     plan = play(snapshot)
     assert not plan.starts and plan.reserved_at == {1: 500.0}
     (why,) = plan.refusals[1]
-    assert why.reason == "apart_only"
+    assert why.reason == "fits_only_apart"
     assert why.params == {"level": "switch", "need": 4, "best": 3, "domain": "a"}
 
 

@@ -137,11 +137,16 @@ def settle(
 
 
 def _read_value(text: str) -> object:
-    """Read a value as YAML would: numbers and true or false are no text, and nothing is as if it had not been set."""
+    """Read a value as YAML would: numbers and true or false are no text, and nothing is as if it had not been set.
+
+    A map is written like {same: switch}, or without braces.
+    """
     if not text:
         return None
     if text.isascii() and text.isdigit():
         return int(text)
+    if ": " in text:
+        return dict(part.split(": ", 1) for part in text.strip("{}").split(", ") if ": " in part)
     return text == "true" if text in ("true", "false") else text
 
 

@@ -13,6 +13,6 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='node',
             name='switch',
-            field=models.CharField(blank=True, help_text='The network switch it hangs on, if the cluster does not say.', max_length=63, verbose_name='switch'),
+            field=models.CharField(blank=True, help_text='The network switch that it is connected to; empty to go by what the cluster says.', max_length=63, verbose_name='switch'),
         ),
     ]

@@ -9,6 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.permissions import require
+from cluster.models import LONGEST_SWITCH
 from cluster.nodes import (
     cordon_card,
     cordon_node,
@@ -60,7 +61,7 @@ class ServiceAsk(serializers.Serializer):
 class SwitchAsk(serializers.Serializer):
     """switch: its name, as of all machines on it; "" to go by what the cluster says."""
 
-    switch = serializers.CharField(max_length=63, allow_blank=True)
+    switch = serializers.CharField(max_length=LONGEST_SWITCH, allow_blank=True)
 
 
 class CardAsk(serializers.Serializer):
@@ -176,7 +177,7 @@ class NodeSwitch(ApiView):
 
     @extend_schema(request={JSON: SwitchAsk}, responses=NodeShape)
     def post(self, request: Request, name: str) -> Response:
-        """Say on which network switch the machine hangs, for jobs with `place`. For admins."""
+        """Say to which network switch the machine is connected, for jobs with `place`. For admins."""
         require(request.user, "node.change")
         return _change_service(request, name, partial(set_switch, **read_json(request, SwitchAsk)))
 

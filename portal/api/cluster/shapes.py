@@ -225,8 +225,8 @@ class PlannedShape(serializers.Serializer):
 
 
 class NodeShape(serializers.Serializer):
-    """A machine. cpu: overcommit included. numa, topology, facts: from its inventory. switch: the network switch on
-    which it hangs, "" if nobody says.
+    """A machine. cpu: overcommit included. numa, topology, facts: from its inventory. switch: the network switch
+    that it is connected to, "" if nobody says.
 
     maintenance: current and planned; nothing starts here that would still run when it begins. use: as of the newest
     sample; null if it is older than two minutes, or there is none.

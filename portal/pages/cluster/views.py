@@ -132,7 +132,7 @@ def change_service(request: HttpRequest, name: str, service: Callable[..., None]
 @require_POST
 @signed_in
 def change_switch(request: HttpRequest, name: str) -> HttpResponse:
-    """Say on which network switch a node hangs."""
+    """Say to which network switch a node is connected."""
     require(request.user, "node.change")
     try:
         set_switch(actor=cast(User, request.user).as_actor, node=find_node(name), switch=request.POST.get("switch", ""))

@@ -35,7 +35,7 @@ def explain_shortfall(snapshot: Snapshot, job: WaitingJob, shortfall: Shortfall)
     """Return the refusals of a gang that did not fit: first of the whole job, then what one task is short of."""
     need = sum(role.min for role in job.gang)
     if shortfall.level:
-        return [Refusal("apart_only", describe_domains(snapshot, job, shortfall))]
+        return [Refusal("fits_only_apart", describe_domains(snapshot, job, shortfall))]
     whole_job = [Refusal("gang_incomplete", {"have": shortfall.placed, "need": need})] if need > 1 else []
     if shortfall.placed:
         return whole_job
